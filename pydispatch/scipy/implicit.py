@@ -322,7 +322,7 @@ def _dense_solution(who: str, matrix: Any, vector: Any) -> Any:
     except np.linalg.LinAlgError as error:
         index = _first_singular(np.broadcast_to(matrix, (*vector.shape[:-1], n, n)))
         raise np.linalg.LinAlgError(
-            f"{who}: {error}{described_example(index)}\n{REMEDIES[who]}") from None
+            f"{who}: {error}{described_example(index)}\n{remedy_for(who)}") from None
 
 
 REMEDIES = {
@@ -331,6 +331,15 @@ REMEDIES = {
     "minimize": "the minimum is not isolated, so it is not a differentiable function of parameters: regularize fun",
     "fixed_point": "the fixed point is not isolated, so it is not a differentiable function of parameters",
 }
+
+
+OTHER_REMEDY = ("the solution is not a differentiable function of parameters: it is not isolated, or more constraints "
+                "are active than determine it")
+OTHER_LIMIT = "change tolerances and limits"
+
+
+def remedy_for(who: str) -> str:
+    return REMEDIES.get(who, OTHER_REMEDY)
 
 
 def _first_singular(matrices: Any) -> Index:
@@ -360,7 +369,7 @@ def _check_solution(who: str, found: Any, vector: Any, x: Any) -> None:
                   "matvec(x) + matvec(y)")
         raise ConvergenceError(
             f"{who}: the solution misses the right-hand side by {misses[index]:.2g} of {scale[index]:.2g}"
-            f"{described_example(index)}\n{remedy if who == 'linear_solve' else REMEDIES[who]}")
+            f"{described_example(index)}\n{remedy if who == 'linear_solve' else remedy_for(who)}")
 
 
 def _refuse(options: Options, problem: str, bad: Any) -> None:
@@ -368,7 +377,7 @@ def _refuse(options: Options, problem: str, bad: Any) -> None:
     who = options["who"]
     remedy = 'pass another method ("gmres", "dense"), a larger maxiter, or a larger rtol'
     raise ConvergenceError(f"{who}: {problem}{described_example(_first(bad))}\n"
-                           f"{remedy if who == 'linear_solve' else REMEDIES[who]}")
+                           f"{remedy if who == 'linear_solve' else remedy_for(who)}")
 
 
 def _first(bad: Any) -> Index:
@@ -466,10 +475,10 @@ def _register_derivatives(
 ) -> None:
     """Register the rules of an implicit operator for tangents and tapes, by systems with the residual's Jacobian."""
 
-    def linear_options(x: Arrays, levels: Levels) -> Options:
+    def linear_options(x: Arrays, levels: Levels, who: str) -> Options:
         size = sum([math.prod(value.shape[len(levels):]) for value in x])
         iterative = "cg" if is_symmetric else "gmres"
-        return {"who": operator.name, "method": "dense" if size <= DENSE_SIZE else iterative, "symmetric": is_symmetric,
+        return {"who": who, "method": "dense" if size <= DENSE_SIZE else iterative, "symmetric": is_symmetric,
                 "rtol": 1e-10, "atol": 0.0, "maxiter": None}
 
     def linear_levels(n: int, levels: Levels) -> Levels:
@@ -492,7 +501,7 @@ def _register_derivatives(
             *x, *args_below, *rules.chosen(tangents, flags))[n:]
         forward, _ = jacobian_products(function, n, is_symmetric)
         moves = LINEAR_SOLVE(forward, tuple(map(ops.np.negative, moved)), (*x, *args_below), linear_levels(n, levels),
-                             linear_options(x, levels))
+                             linear_options(x, levels, options.get("who", operator.name)))
         return rules.with_tangents(x, moves, interpreter)
 
     @rules.recording_rule(operator)
@@ -512,7 +521,7 @@ def _register_derivatives(
                 function = residual(fun, n)
                 _, back = jacobian_products(function, n, is_symmetric)
                 sent = LINEAR_SOLVE(back, materialized(grads, metas), saved, linear_levels(n, levels),
-                                    linear_options(x, levels))
+                                    linear_options(x, levels, options.get("who", operator.name)))
                 found = rules.gradients_of(over_levels(function, n, levels), (*(False,) * n, *wanted[n:]), (True,) * n,
                                            operator.name)
                 of_args = found(*x, *args, *map(ops.np.negative, sent))
@@ -526,13 +535,14 @@ def _solved(
     name: str, solver: Solver, fun: Flat, x0: Arrays, args: Arrays, options: Options, index: Index
 ) -> Arrays:
     """Solve one example. Raise ConvergenceError if the solver fails, or if the solution is not finite."""
+    name = options.get("who", name)
     try:
         found = _with_known_method(name, solver, fun, x0, args, options)
         if not all(np.isfinite(value).all() for value in found):
             raise ConvergenceError("x is not finite")
     except ConvergenceError as error:
         raise ConvergenceError(f"{name}: {error}{described_example(index)}\n"
-                               f"try another x0 or method, or {LIMITS[name]}") from error.__cause__
+                               f"try another x0 or method, or {LIMITS.get(name, OTHER_LIMIT)}") from error.__cause__
     return tuple([np.asarray(value, start.dtype).reshape(start.shape)
                   for value, start in zip(found, x0, strict=True)])
 

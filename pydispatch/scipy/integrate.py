@@ -48,7 +48,7 @@ from pydispatch.scipy import runge_kutta
 from pydispatch.scipy.batches import one_by_one
 from pydispatch.scipy.borrowed import borrow, publish
 from pydispatch.scipy.implicit import Options, check_count, described_example, fitted, packed, raw, unpacked
-from pydispatch.scipy.optimize import SolverFunction, as_unknowns, check_shapes
+from pydispatch.scipy.problems import SolverFunction, as_unknowns, check_shapes
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
 
 __all__ = ["IntegrationWarning", "odeint", "quad"]

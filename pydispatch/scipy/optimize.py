@@ -8,33 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy import optimize
 from scipy.optimize import OptimizeResult
 
-from pydispatch import _core
 from pydispatch._loading import only_public
 from pydispatch.exceptions import ConvergenceError, DispatchTypeError
-from pydispatch.func.values import all_as_passed
 from pydispatch.higher_order import rules
-from pydispatch.higher_order.closures import (
-    Arrays,
-    Flat,
-    FlatFunction,
-    Nesting,
-    abstract_result,
-    check_function,
-    first_run_of,
-    lift,
-    show,
-)
-from pydispatch.higher_order.operator import HigherOrderOperator
+from pydispatch.higher_order.closures import Arrays, Flat, Nesting, check_function, show
 from pydispatch.higher_order.while_loop import WHILE
 from pydispatch.ops import ops
 from pydispatch.scipy import hybrid, quasi_newton
-from pydispatch.scipy.borrowed import publish
+from pydispatch.scipy.borrowed import borrow, declare_constants, publish
 from pydispatch.scipy.implicit import (
     DENSE_SIZE,
     LINEAR_SOLVE,
@@ -48,110 +36,28 @@ from pydispatch.scipy.implicit import (
     packed,
     unpacked,
 )
-from pydispatch.tree import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
+from pydispatch.scipy.optima import (
+    all_by_name,
+    constrained,
+    curve_fit,
+    least_squares,
+    leastsq,
+    linprog,
+    lsq_linear,
+    minimize_scalar,
+    newton,
+    nnls,
+    root_scalar,
+)
+from pydispatch.scipy.problems import Solution, as_arguments, as_real_unknowns, as_unknowns, check_shapes, problem
+from pydispatch.tree import tree_flatten, tree_unflatten
 
-__all__ = ["OptimizeResult", "fixed_point", "linear_solve", "minimize", "root"]
+__all__ = [
+    "OptimizeResult", "curve_fit", "fixed_point", "fsolve", "least_squares", "leastsq", "linear_solve", "linprog",
+    "lsq_linear", "minimize", "minimize_scalar", "newton", "nnls", "root", "root_scalar", *(_by_name := all_by_name()),
+]
+globals().update(_by_name)
 __dir__ = only_public(globals())
-
-
-# --- calls -----------------------------------------------------------------------------------------------------------
-
-
-class SolverFunction(FlatFunction):
-    """A function of a solver. It may return numbers instead of arrays."""
-
-    def _outputs(self, result: Any) -> Arrays:
-        return super()._outputs(tree_map(
-            lambda leaf: np.asarray(leaf) if isinstance(leaf, (bool, int, float, complex)) else leaf, result))
-
-
-class Problem(NamedTuple):
-    """The parts of a call of a solver: its function, the unknowns, and all other arrays."""
-
-    body: FlatFunction
-    function: Flat              # takes the values that it captures as arguments
-    unknowns: Arrays
-    arguments: Arrays
-    spec: TreeSpec
-    results: Arrays | None          # results of the function, without data
-
-    def solve(self, operator: HigherOrderOperator, options: Options) -> Any:
-        """Run the operator and return the unknowns, nested as they were given."""
-        with first_run_of(self.body):
-            results = operator(self.function, self.unknowns, self.arguments, (), options)
-        return tree_unflatten(all_as_passed(results, self.unknowns, self.arguments), self.spec)
-
-
-def problem(
-    who: str, name: str, function: Callable[..., Any], unknowns: Any, args: Any, nesting: Nesting | None = None
-) -> Problem:
-    """Return the parts of a call `who(function, unknowns, args)`. `name` is the function's name in messages."""
-    leaves, spec = tree_flatten(unknowns)
-    args = args if isinstance(args, tuple) else (args,)
-    arrays = tuple([leaf for leaf in tree_leaves(args) if _core.is_array(leaf)])
-    flat = SolverFunction(f"{who}: {name}", function, (unknowns, *args), nesting or Nesting(), keeps_inputs=True)
-    found = abstract_result(flat, (*leaves, *arrays))
-    (lifted,), captured = lift([flat], [found])
-    return Problem(flat, lifted, tuple(leaves), (*arrays, *captured), spec, found.results)
-
-
-def as_unknowns(who: str, name: str, value: Any) -> Any:
-    """Return unknowns as floating-point arrays. Lists of numbers become one array, as in SciPy."""
-    leaves, spec = tree_flatten(value)
-    if not any(map(_core.is_array, leaves)) and not isinstance(value, dict):
-        try:
-            leaves, spec = tree_flatten(np.asarray(value))
-        except ValueError as error:
-            raise DispatchTypeError(f"{who}: {name} is not an array: {error}\n"
-                                    "pass an array, or a pytree of arrays") from None
-    if not leaves:
-        raise DispatchTypeError(f"{who}: {name} holds no array, expected at least one\npass an array")
-    return tree_unflatten([_as_floats(who, name, leaf) for leaf in leaves], spec)
-
-
-def as_real_unknowns(who: str, value: Any) -> Any:
-    """Return unknowns as floating-point arrays. Raise DispatchTypeError for complex ones, which SciPy rejects."""
-    unknowns = as_unknowns(who, "x0", value)
-    for leaf in tree_leaves(unknowns):
-        if leaf.dtype.kind == "c":
-            raise DispatchTypeError(f"{who}: x0 holds {show(leaf)}, expected real numbers\n"
-                                    "solve for real and imaginary parts")
-    return unknowns
-
-
-def _as_floats(who: str, name: str, leaf: Any) -> Any:
-    array = np.asarray(leaf) if isinstance(leaf, (bool, int, float, complex)) and not _core.is_array(leaf) else leaf
-    if not _core.is_array(array) or array.dtype.kind not in "biufc":
-        found = show(array) if _core.is_array(array) else type(leaf).__name__
-        raise DispatchTypeError(f"{who}: {name} holds {found}, expected arrays of numbers\n"
-                                "pass an array, or a pytree of arrays")
-    if isinstance(array, np.generic):
-        array = np.asarray(array)
-    return array if array.dtype.kind in "fc" else array.astype(np.float64)
-
-
-def check_shapes(who: str, name: str, results: Arrays | None, unknowns: Arrays, unknown: str) -> None:
-    """Raise DispatchTypeError unless a function returns arrays of the shapes of its unknowns."""
-    if results is None:
-        return
-    for i, (result, value) in enumerate(zip(results, unknowns, strict=True)):
-        if tuple(result.shape) != tuple(value.shape):
-            raise DispatchTypeError(f"{who}: {name} returns {show(result)} as array {i}, where {unknown} is "
-                                    f"{show(value)}\nreturn arrays of the shapes of {unknown}")
-
-
-class Solution(OptimizeResult):     # type: ignore[misc]
-    """The result of a solver, as in `scipy.optimize`: `x`, and the value `fun` there, computed on first access."""
-
-    def __init__(self, fun: Callable[..., Any], x: Any, args: Any, **about: Any) -> None:
-        super().__init__(x=x, success=True, **about)
-        self.__dict__["_value"] = lambda: fun(x, *(args if isinstance(args, tuple) else (args,)))
-
-    def __missing__(self, name: str) -> Any:
-        if name != "fun":
-            raise KeyError(name)
-        value = self["fun"] = self.__dict__["_value"]()
-        return value
 
 
 # --- linear systems --------------------------------------------------------------------------------------------------
@@ -240,7 +146,7 @@ def _find_root(fun: Flat, x0: Arrays, args: Arrays, options: Options) -> Arrays:
 
     method = options["method"]
     found = optimize.root(function, packed(x0), method=method, tol=options["tol"], options=options["options"],
-                          jac=jacobian if method in ("hybr", "lm") else None)
+                          callback=options.get("callback"), jac=jacobian if method in ("hybr", "lm") else None)
     if not found.success and not (method == "hybr" and _is_exact(found, jacobian)):
         raise ConvergenceError(_one_line(found.message))
     if method == "lm":                  # lm minimizes squares, and stops at any minimum
@@ -273,7 +179,7 @@ def _settings(options: Options, name_of_tol: str, **known: Any) -> dict[str, Any
 
 def _root_loops(fun: Flat, x0: Arrays, args: Arrays, options: Options) -> tuple[Arrays, Any]:
     """Find a root by the same method as SciPy, unless another one is given."""
-    if options["method"] != "hybr":
+    if options["method"] != "hybr" or options.get("callback") is not None:
         raise NotImplementedError
     settings = _settings(options, "xtol", maxfev=0, factor=100)
     residual = _root_residual(fun, len(x0))
@@ -294,8 +200,8 @@ ROOT = implicit_operator("root", _root_residual, _find_root, _root_loops)
 
 
 def root(
-    fun: Callable[..., Any], x0: Any, args: Any = (), method: str = "hybr", *, tol: float | None = None,
-    options: dict[str, Any] | None = None,
+    fun: Callable[..., Any], x0: Any, args: Any = (), method: str = "hybr", jac: Any = None, tol: float | None = None,
+    callback: Any = None, options: dict[str, Any] | None = None,
 ) -> OptimizeResult:
     """Find a root of `fun(x, *args)` by `scipy.optimize.root`, with exact Jacobians, as a function of parameters.
 
@@ -310,7 +216,9 @@ def root(
         Start: an array, a list of numbers, or a pytree of arrays.
     args
         Further arguments of `fun`.
-    method, tol, options
+    jac
+        Not used: it is that of `fun`. If it is True, `fun` also returns it.
+    method, tol, callback, options
         As in `scipy.optimize.root`.
 
     Returns
@@ -332,12 +240,40 @@ def root(
     array([2.])
     """
     check_function("root: fun", fun, "root(lambda x: x * x - 2.0, x0)")
+    if jac is True:
+        fun = partial(first_result, fun)
     x0 = as_real_unknowns("root", x0)
     found = problem("root", "fun", fun, x0, args)
     if found.results is not None:
         check_count("root: fun", found.results, found.unknowns)
-    x = found.solve(ROOT, {"method": method, "tol": tol, "options": options})
-    return Solution(fun, x, args, status=1, message="The solution converged.")
+    x = found.solve(ROOT, {"method": method, "tol": tol, "options": options} | with_callback(callback))
+    return Solution(x, {"fun": lambda: fun(x, *as_arguments(args))}, status=1,
+                    message="The solution converged.")
+
+
+def fsolve(
+    func: Callable[..., Any], x0: Any, args: Any = (), fprime: Any = None, full_output: bool = False,
+    col_deriv: bool = False, xtol: float = 1.49012e-8, maxfev: int = 0, band: Any = None, epsfcn: Any = None,
+    factor: float = 100, diag: Any = None,
+) -> Any:
+    """Find a root of `func(x, *args)` like `root`.
+
+    Returns
+    -------
+    Array or tuple
+        The root, or with `full_output` the root, a dict with `fvec`, a flag and a message.
+
+    Examples
+    --------
+    >>> fsolve(lambda x: x * x - 4.0, [1.0])
+    array([2.])
+    """
+    if band is not None or diag is not None:
+        raise NotImplementedError("fsolve: band and diag are not supported\nleave them out")
+    x0 = as_unknowns("fsolve", "x0", x0)
+    found = root(func, np.atleast_1d(x0) if isinstance(x0, np.ndarray) else x0, args,
+                 options={"xtol": xtol, "maxfev": maxfev, "factor": factor})
+    return (found.x, {"fvec": found.fun}, found.status, found.message) if full_output else found.x
 
 
 # --- minimizers ------------------------------------------------------------------------------------------------------
@@ -405,7 +341,7 @@ def _find_minimum(fun: Flat, x0: Arrays, args: Arrays, options: Options) -> Arra
     elif kind in PRODUCT_METHODS:
         given["hessp"] = hessian_product
     found = optimize.minimize(value_and_gradient if given else value, packed(x0), method=method, tol=options["tol"],
-                              options=options["options"], **given)
+                              options=options["options"], callback=options.get("callback"), **given)
     if found.success:
         return unpacked(found.x, x0)
     if found.status != PRECISION_LOSS or not given or found.x.size > DENSE_SIZE:
@@ -448,7 +384,7 @@ def _curves_upward(h: Any) -> bool:
 
 def _minimum_loops(fun: Flat, x0: Arrays, args: Arrays, options: Options) -> tuple[Arrays, Any]:
     """Find a minimum by the same method as SciPy, unless another one is given."""
-    if (options["method"] or "BFGS").lower() != "bfgs":
+    if (options["method"] or "BFGS").lower() != "bfgs" or options.get("callback") is not None:
         raise NotImplementedError
     settings = _settings(options, "gtol", maxiter=None)
     n = len(x0)
@@ -471,12 +407,20 @@ def _minimum_loops(fun: Flat, x0: Arrays, args: Arrays, options: Options) -> tup
 MINIMIZE = implicit_operator("minimize", _gradient, _find_minimum, _minimum_loops, is_symmetric=True)
 
 
+def with_callback(callback: Any) -> Options:
+    return {} if callback is None else {"callback": callback}
+
+
+def first_result(function: Callable[..., Any], *args: Any) -> Any:
+    return function(*args)[0]
+
+
 def minimize(
-    fun: Callable[..., Any], x0: Any, args: Any = (), method: str | None = None, *, tol: float | None = None,
+    fun: Callable[..., Any], x0: Any, args: Any = (), method: str | None = None, jac: Any = None, hess: Any = None,
+    hessp: Any = None, bounds: Any = None, constraints: Any = (), tol: float | None = None, callback: Any = None,
     options: dict[str, Any] | None = None,
 ) -> OptimizeResult:
-    """Find a local minimum of `fun(x, *args)` by `scipy.optimize.minimize` without constraints, with exact
-    derivatives.
+    """Find a local minimum of `fun(x, *args)` by `scipy.optimize.minimize`, with exact derivatives.
 
     Methods that use gradients, Hessians or products with them get those of `fun`. Gradients of x with respect to
     `args` and to arrays that `fun` captures are those of the implicit function theorem. They are as exact as x is,
@@ -490,13 +434,18 @@ def minimize(
         Start: an array of real numbers, a list of numbers, or a pytree of arrays.
     args
         Further arguments of `fun`.
-    method, tol, options
+    jac, hess, hessp
+        Not used: they are those of `fun`. If `jac` is True, `fun` also returns its gradient, which is not used.
+    bounds, constraints
+        As in `scipy.optimize.minimize`. They may depend on parameters, too. If one is reached where the slope of `fun`
+        is 0, x has no gradient, and computing it raises LinAlgError.
+    method, tol, callback, options
         As in `scipy.optimize.minimize`.
 
     Returns
     -------
     OptimizeResult
-        The result, with `x`, like `x0`, and `fun`, its value there.
+        The result, with `x`, like `x0`, and `fun`, its value there. With constraints, also their `multipliers`.
 
     Raises
     ------
@@ -510,12 +459,18 @@ def minimize(
     array([3.])
     """
     check_function("minimize: fun", fun, "minimize(lambda x: (x * x).sum(), x0)")
+    if jac is True:
+        fun = partial(first_result, fun)
     x0 = as_real_unknowns("minimize", x0)
+    if bounds is not None or not isinstance(constraints, (list, tuple)) or constraints:
+        return constrained(fun, x0, args, method, bounds, constraints, (GRADIENT_METHODS, PRODUCT_METHODS),
+                           {"tol": tol, "callback": callback, "options": options})
     found = problem("minimize", "fun", fun, x0, args)
     if found.results is not None:
         _check_scalar(found.results)
-    x = found.solve(MINIMIZE, {"method": method, "tol": tol, "options": options})
-    return Solution(fun, x, args, status=0, message="Optimization terminated successfully.")
+    x = found.solve(MINIMIZE, {"method": method, "tol": tol, "options": options} | with_callback(callback))
+    return Solution(x, {"fun": lambda: fun(x, *as_arguments(args))}, status=0,
+                    message="Optimization terminated successfully.")
 
 
 # --- fixed points ----------------------------------------------------------------------------------------------------
@@ -620,4 +575,6 @@ for _function, _operator in (
     (linear_solve, LINEAR_SOLVE), (root, ROOT), (minimize, MINIMIZE), (fixed_point, FIXED_POINT),
 ):
     _function.__dict__.update(operator=_operator, py_impl=_operator.py_impl)
+borrow("optimize", "approx_fprime check_grad rosen rosen_der rosen_hess rosen_hess_prod")
+declare_constants("optimize", "linear_sum_assignment")
 __all__ = publish("optimize", globals(), __all__)

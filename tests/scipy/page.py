@@ -36,16 +36,13 @@ def listed(names: list[str]) -> str:
 
 def table() -> list[str]:
     rows = ["| family | what it is | functions |", "|---|---|---|"]
-    for family in FAMILIES:
+    for family in (*FAMILIES, *SOLVERS):
         import_module(f"pydispatch.scipy.{family}")
         kinds = {**{kind: within(family, kind) for kind in KINDS},
+                 "operator on functions": undeclared(family) if family in SOLVERS else [],
                  "passed on": sorted(PASSED_ON.get(family, ()))}
         rows += [f"| `{family}` | {kind} | {listed(names)} |" for kind, names in kinds.items() if names]
     rows += [f"| `{module}` | written with operators | {listed(undeclared(module))} |" for module in OF_STRUCTURES]
-    for module in SOLVERS:
-        rows.append(f"| `{module}` | operator on functions | {listed(undeclared(module))} |")
-        if within(module, "written with operators"):
-            rows.append(f"| `{module}` | written with operators | {listed(within(module, 'written with operators'))} |")
     return rows
 
 
