@@ -604,7 +604,7 @@ def minimize_scalar(
     Examples
     --------
     >>> minimize_scalar(lambda x: (x - 2.0) ** 2).x.round(6)
-    array(2.)
+    np.float64(2.0)
     """
     check_function("minimize_scalar: fun", fun, "minimize_scalar(lambda x: x * x)")
     is_bounded = bounds is not None
@@ -688,7 +688,7 @@ def root_scalar(
     Examples
     --------
     >>> root_scalar(lambda x, a: x * x - a, (4.0,), bracket=(0.0, 5.0)).root.round(6)
-    array(2.)
+    np.float64(2.0)
     """
     others = {"method": method, "xtol": xtol, "rtol": rtol, "maxiter": maxiter, "options": options}
     starts = [each for each in (*(bracket or ()), x1) if each is not None]
@@ -748,7 +748,7 @@ def newton(
     Examples
     --------
     >>> newton(lambda x: x * x - 2.0, 1.0).round(6)
-    array(1.414214)
+    np.float64(1.414214)
     """
     def search(value_at: Any, slope_at: Any, start: Any, starts: list[Any]) -> Any:
         x, *about = optimize.newton(value_at, start, slope_at if fprime is not None else None, (), tol, maxiter,
