@@ -66,7 +66,7 @@ def in_place_of(tensor: Tensor) -> Tensor:
     A body runs below the interpreter of the value. An array that it makes there can hold the argument.
     """
     substitute = _core.current_state().substitute
-    carries = isinstance(tensor, _core.Wrapper) or tensor.requires_grad
+    carries = type(tensor) is not Tensor or tensor.requires_grad
     return substitute(tensor) if carries and substitute is not None else tensor
 
 

@@ -30,6 +30,7 @@ from pydispatch.autograd.surroundings import Surroundings
 from pydispatch.autograd.trials import are_alike, cut_off_kept, end_lost
 from pydispatch.autograd.values import Meta, as_tensor
 from pydispatch.exceptions import AliasingError, AutogradError, DispatchTypeError, FunctionalizationError
+from pydispatch.func.concrete import concrete_value, is_traced
 from pydispatch.higher_order.operator import partial_last
 from pydispatch.library.batching import BatchingHandle, batching_of
 from pydispatch.modes import default_backend
@@ -394,10 +395,13 @@ class AbstractRun(NamedTuple):
     is_random: bool
 
 
-def abstract_result(function: FlatFunction, examples: Sequence[Any]) -> AbstractResult:
+def abstract_result(
+    function: FlatFunction, examples: Sequence[Any], *, has_constants: bool = False
+) -> AbstractResult:
     """Run a function unobserved on arrays without data, of the shapes and dtypes of the examples.
 
-    Raise errors for which the function itself is refused. Raise RecursionError, since each further attempt would get as
+    If it needs data, try again with the values of the constants that it captures. It may convert them to numbers. Raise
+    errors for which the function itself is refused. Raise RecursionError, since each further attempt would get as
     deep, and MemoryError. Any other error means that the function needs data.
     """
     _core.end_speculative_run()
@@ -411,7 +415,14 @@ def abstract_result(function: FlatFunction, examples: Sequence[Any]) -> Abstract
     except Exception as error:
         if function.refusal is error or isinstance(error, (RecursionError, MemoryError)):
             raise
-        return AbstractResult(_without_repeats(_usable_in_reach(function.function)), None, True)
+        original = function.function
+        if not has_constants and (constants := _constants_in_reach(original)):
+            function.function = functools.partial(_with_constants, constants, original)
+            found = abstract_result(function, examples, has_constants=True)
+            if found.results is not None:
+                return found
+            function.function = original
+        return AbstractResult(_without_repeats(_usable_in_reach(original)), None, True)
     function.surroundings.note_draws(draws.drawn)
     captured = []
     for tensor, substitute in zip(substitution.captured, substitution.values, strict=True):
@@ -428,6 +439,29 @@ def abstract_result(function: FlatFunction, examples: Sequence[Any]) -> Abstract
     if owners:
         captured += _usable_in_reach(list(map(functions_of, owners)))
     return AbstractResult(_without_repeats(captured), results, bool(owners), draws)
+
+
+def _constants_in_reach(function: Callable[..., Any]) -> list[tuple[Tensor, Tensor]]:
+    """Return the captured Tensors that depend on no argument of a transform, each with its value, which is read-only.
+
+    The first run must not write to them: another run would find them changed.
+    """
+    found = []
+    for tensor in _usable_in_reach(function):
+        here = _core.live_value(tensor)
+        try:
+            value = None if is_traced(here) else Tensor(concrete_value(here))
+        except Exception:       # it has no data
+            continue
+        if value is not None:
+            found.append((tensor, _core.to_scalar(value) if _core.is_scalar(tensor) else value))
+    return found
+
+
+def _with_constants(constants: list[tuple[Tensor, Tensor]], function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function with the values of captured constants."""
+    meanings = {id(each): value for tensor, value in constants for each in (tensor, value)}
+    return _core.substituting(_core.Substitution(meanings), function, *args)
 
 
 def as_scalars(results: Arrays, models: Sequence[Any] | None) -> Arrays:

@@ -456,6 +456,8 @@ cdef bint is_handled(Tensor tensor) noexcept:
     cdef State state = state_now()
     if tensor.word & PYTHON_BIT and not state.removed[bit_length16(tensor.word & BACKEND_BITS)] & PYTHON_BIT:
         return True
+    if tensor.word & WRAPPER_FLAG and state.substitute is not None:     # a captured value, which it may replace
+        return True
     return state.innermost is not None and watches_arrays(state)
 
 
