@@ -82,6 +82,8 @@ MISTAKES = {
     "math.trunc": (lambda x: math.trunc(x), "math.trunc()", "np.trunc instead of math.trunc"),
     "cmath.exp": (lambda x: cmath.exp(x), "complex()", "np.exp instead of math.exp"),
     "round": (round, "round()", "np.round(x)"),
+    "a member of a set": (lambda x: {x}, "hash()", "id(x)"),
+    "a key of a dict": (lambda x: {}.get(x), "hash()", "id(x)"),
     "an index of a list": (lambda x: [1, 2, 3][x], INDEX, None),
     "a slice of a list": (lambda x: [1, 2, 3][:x], INDEX, None),
     "range": (lambda x: range(x), INDEX, None),
@@ -647,3 +649,35 @@ def test_traces_name_the_place_and_the_remedy_in_words_of_numpy(mistake, trace):
     assert f"(at {__file__}:{function.__code__.co_firstlineno})" in first
     assert way in second
     assert not re.search(r"ops\.|operators", second)
+
+
+SCALARS = [np.float64(0.5), np.float32(0.1), np.int8(3), np.True_, np.complex128(1j), np.str_("a"),
+           np.datetime64("2000-01-01"), np.float16(-0.0)]
+
+
+@pytest.mark.parametrize("scalar", SCALARS, ids=repr)
+def test_scalars_hash_by_value_as_numpys(scalar):
+    tensors = Tensor(np.array([scalar, scalar]))
+    assert hash(tensors[0]) == hash(scalar)
+    assert len(set(tensors)) == 1
+    assert {scalar: "found"}[tensors[1]] == {tensors[0]: "found"}[scalar] == "found"
+
+
+def test_other_tensors_hash_by_identity():
+    for made in (lambda: Tensor(1.0), lambda: Tensor(X), lambda: Tensor(X)[0, ...],
+                 lambda: Tensor(1.0, requires_grad=True)):
+        first, second = made(), made()
+        assert len({first, second, first}) == 2
+
+
+def test_constants_are_keys_in_every_transform():
+    def f(x):
+        labels = pnp.array([0, 1, 0, 2])
+        groups = {}
+        for label in labels:
+            groups[label] = groups.get(label, 0.0) + x
+        return groups[labels[2]] * len(groups)
+
+    for transform in (func.grad(f), func.functionalize(func.grad(f)), compile(func.grad(f)),
+                      lambda x: func.vmap(func.grad(f))(np.array([x]))[0], lambda x: func.jvp(f, (x,), (1.0,))[1]):
+        assert transform(2.0) == 6.0

@@ -166,6 +166,8 @@ def way_instead(use: str, call: UserCall, is_batch: bool) -> str:
                else "an index or a count has no gradient. To continue with a whole number: np.floor(x)")
     elif use == "round()":
         way = "write np.round(x)"
+    elif use == "hash()":
+        way = "use a position or a name as the key, or id(x) for this object. To count equal values: np.equal(a, b)"
     elif use in ("item()", "tolist()"):
         way = f"leave out .{use}: NumPy's functions and operators take the array itself"
     elif use in ARRAYS and (ours := name_in_face(call)):

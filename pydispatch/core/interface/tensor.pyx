@@ -7,8 +7,8 @@ cdef class Tensor:
     views.
 
     `Tensor(array)` shares memory with `array`, an instance of a registered array type. A number (of Python or NumPy)
-    becomes a 0-d array, and a nested list or tuple a new array, as in `numpy.array(values)`. Tensors hash by identity.
-    `==` is elementwise.
+    becomes a 0-d array, and a nested list or tuple a new array, as in `numpy.array(values)`. `==` is elementwise.
+    Tensors hash by identity, and scalars by value.
 
     Raises DispatchTypeError for anything else, and for lists that NumPy converts to an array of objects.
     """
@@ -206,7 +206,11 @@ cdef class Tensor:
     def __ge__(self, other): return binary(GE, self, other)
 
     def __hash__(self):
-        return object.__hash__(self)
+        if not self.word & SCALAR_FLAG:
+            return object.__hash__(self)
+        refuse_conversion(self, "hash()")
+        value = number_of(self)
+        return hash(value[()] if isinstance(value, numpy.ndarray) else value)
 
     def __getitem__(self, key):
         key = key_of_arrays(key)
