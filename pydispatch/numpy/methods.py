@@ -10,6 +10,7 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import Tensor, is_array
 from pydispatch.exceptions import ConversionError, DispatchTypeError
+from pydispatch.func.concrete import is_traced
 from pydispatch.numpy.declare import FUNCTIONS, as_elements, as_key, as_order, as_scalar, chosen_order, in_order
 from pydispatch.operators.declare import IS_NUMPY_2_0
 from pydispatch.ops import ops
@@ -228,6 +229,21 @@ def flags_of(self: Tensor) -> Flags:
     return Flags((read_only(array) if _core.is_scalar(self) else array).flags)
 
 
+def base_of(self: Tensor) -> Any:
+    """Return the array that a view shares memory with, or None for an array that has its own memory.
+
+    It has no data if a gradient or a batch follows the view, since values computed from it would lose that.
+    """
+    array = _core.bottom_array(self)
+    is_copy = _core.is_scalar(self) or (isinstance(self, _core.BatchedTensor) and not _core.is_view(self))
+    base = None if is_copy else getattr(array, "base", None)
+    if base is None or not hasattr(base, "dtype"):
+        return base
+    if isinstance(array, np.ndarray) and not is_traced(self):
+        return _core.base_of(self, base)
+    return Tensor(_core.MetaArray(tuple(base.shape), base.dtype))
+
+
 class FlatView:
     """`tensor.flat`: the elements as a vector, to read, to write to, and to iterate over."""
 
@@ -273,7 +289,7 @@ _core.extend(
     __dlpack__=dlpack, __dlpack_device__=dlpack_device,
     flat=property(FlatView, set_flat, doc="The elements as a vector, to read, write to and iterate over."),
     flags=property(flags_of, doc="The flags of the array under it. They cannot be set."),
-    base=property(lambda self: None, doc="None: the tape records which Tensors share memory, the Tensors do not."),
+    base=property(base_of, doc="The array that a view shares memory with, detached, or None."),
     **{name: method_of(name) for name in OF_FUNCTIONS}, **{name: method_of_bytes(name) for name in OF_BYTES},
     **{name: refused(name) for name in REFUSED},
 )

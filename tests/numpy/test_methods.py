@@ -2,6 +2,7 @@
 
 import io
 import pickle
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -62,7 +63,45 @@ def test_numbers_leave_as_from_numpys_array():
     assert t.flags.writeable
     assert not t[0, 0].flags.writeable
     assert not ops.np.read_only(t).flags.writeable
-    assert t.base is None
+
+
+BASES = {
+    "a slice": lambda x: x[1:], "a row": lambda x: x[0], "a transpose": lambda x: x.T, "all": lambda x: x[:],
+    "a reshape": lambda x: x.reshape(-1), "a view of a view": lambda x: x.T[1:][::-1], "itself": lambda x: x,
+    "a scalar": lambda x: x[0, 0],
+    "a copy": lambda x: x[[0, 1]], "a result": lambda x: x * 2.0, "a view of a result": lambda x: (x * 2.0)[1:],
+    "a flattened copy": lambda x: x.T.reshape(-1),
+}
+
+
+@pytest.mark.parametrize("view", BASES.values(), ids=list(BASES))
+def test_a_view_has_a_base_where_numpys_has(view):
+    expected, t = view(ARRAY.copy()).base, Tensor(ARRAY.copy())
+    seen = view(t)
+    found = seen.base
+    assert (found is None) == (expected is None)
+    if found is not None:
+        np.testing.assert_array_equal(found.array, expected, strict=True)
+        assert found.base is None
+        assert np.shares_memory(found, seen)
+    followed = []
+    f = lambda x: (followed.append(view(x * 1.0).base), (x * x).sum())[1]      # noqa: E731
+    func.grad(f)(ARRAY), func.jvp(f, (ARRAY,), (ARRAY,)), func.vmap(f)(ARRAY[None]), func.functionalize(f)(ARRAY)
+    compile(f)(ARRAY)
+    assert [base is None for base in followed] == [expected is None] * len(followed)
+    tracked = view(Tensor(ARRAY.copy(), requires_grad=True)).base
+    with pytest.raises(DispatchTypeError, match="no data") if tracked is not None else nullcontext():
+        np.asarray(tracked)
+
+
+def test_a_write_to_a_base_keeps_a_gradient():
+    x = Tensor(ARRAY.copy())
+    weights = Tensor(np.ones(3), requires_grad=True)
+    product = (x[0] * weights).sum()
+    x[0].base[0] = 0.0
+    product.backward()
+    assert weights.grad.tolist() == ARRAY[0].tolist()
+    assert x.array[0].tolist() == [0.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("name", methods.REFUSED)

@@ -299,6 +299,13 @@ def is_view(Tensor tensor):
     return tensor.word & SHARED_FLAG != 0
 
 
+def base_of(Tensor tensor not None, array):
+    """Return a Tensor, detached, around the array that the array under a Tensor is a view of. Writes are counted."""
+    cdef Tensor base = wrap(array)
+    base.memory = memory_of_detached(tensor)
+    return base
+
+
 def share_through_function(Tensor view, Tensor source):
     """Make `view`, which a Function made of `source`, a view that must not be written to: its elements are unknown."""
     cdef GradientSlot slot = GradientSlot.__new__(GradientSlot)
