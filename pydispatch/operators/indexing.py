@@ -45,6 +45,9 @@ from pydispatch.operators.shapes import inverted
     "logical_or", "moveaxis", "getitem", "remainder", "index", "slice_sums", "swapaxes", "take", "take_along_axis",
     "sum", "where", "scatter_add", "setitem", "index_put", "zeros_like")
 
+INSTEAD_OF_MASK = ("write np.where(mask, x, other), whose result has the shape of x, and instead of x[mask] *= 2: "
+                   "x[...] = np.where(mask, x * 2, x)")
+
 # reading and writing through a basic key
 
 
@@ -171,7 +174,7 @@ def picked_shape(item, extents):
     if isinstance(item, MetaArray) and item.dtype.kind == "b":
         raise DataDependentError(
             "index: argument key holds a mask on Meta, whose data would determine the shape of the result\n"
-            "use ops.np.where(mask, x, other), whose result has the shape of x"
+            + INSTEAD_OF_MASK
         )
     if is_mask(item):
         if shape_of(item) != extents:
@@ -327,7 +330,7 @@ def mask_error(op, info):
     return VmapError(
         f"{op.name}: argument key holds a mask that differs from example to example of {describe_interpreter(info)}, "
         "and so would the number of elements that it selects\n"
-        "use ops.np.where(mask, x, other), whose result has the shape of x"
+        + INSTEAD_OF_MASK
     )
 
 
