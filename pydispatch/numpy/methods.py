@@ -222,9 +222,11 @@ class Flags:
 def flags_of(self: Tensor) -> Flags:
     """Return the flags of the array's memory layout.
 
-    This works for a tracked Tensor, too, since its values are not used.
+    This works for a tracked Tensor, too, since its values are not used. Arrays without data count as C-ordered.
     """
     array = _core.bottom_array(self)
+    if isinstance(array, _core.MetaArray):
+        array = np.empty(array.shape, array.dtype)
     array = array if isinstance(array, np.ndarray) else np.asarray(self)
     return Flags((read_only(array) if _core.is_scalar(self) else array).flags)
 

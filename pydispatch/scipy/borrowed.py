@@ -15,6 +15,7 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+import operator
 import warnings
 from collections.abc import Callable, Iterable
 from contextvars import Context
@@ -30,8 +31,8 @@ import pydispatch.numpy as pnp
 from pydispatch import _core
 from pydispatch._core import Tensor, Vmap, is_array
 from pydispatch.autograd.values import as_tensor
-from pydispatch.exceptions import ConversionError, DataDependentError, DispatchTypeError, VmapError
-from pydispatch.numpy.declare import COMPOSITE, CONSTANT, OF_NUMPY, REFUSED, known_values
+from pydispatch.exceptions import DispatchTypeError
+from pydispatch.numpy.declare import COMPOSITE, CONSTANT, OF_NUMPY, REFUSED, UNKNOWN, known_values, read_off
 from pydispatch.scipy.batches import by_example
 from pydispatch.scipy.pack import FACE, PASSED_ON
 from pydispatch.tree import tree_leaves, tree_map
@@ -70,6 +71,8 @@ class ModuleFace(ModuleType):
             return namespace(original.__name__, original)
         if self.__name__ == "numpy" and name in FILLED:
             return as_filled(getattr(self.ours, name))
+        if path == "numpy.may_share_memory":    # of arrays without data too
+            return operator.is_
         if name in getattr(self.ours, "__all__", ()) and path not in BORROWED and (
                 FACE.kinds.get(path) not in (REFUSED, FOR_ARRAYS)):
             return getattr(self.ours, name)
@@ -257,7 +260,8 @@ REPLACED: dict[str, dict[str, Any]] = {
 }
 """By module, what its copy has in place of functions that index by masks, or that ask for the class of an array."""
 
-OURS = {"scipy.special._ufuncs": "pydispatch.scipy.special.private", "scipy.stats": ""}
+OURS = {"scipy.special._ufuncs": "pydispatch.scipy.special.private", "scipy.stats": "",
+        **dict.fromkeys(("scipy.ndimage._nd_image", "scipy.ndimage._rank_filter_1d"), "pydispatch.scipy.images")}
 """The module with our functions, where it has another name. Copies of distributions use one another's formulas."""
 
 # --- functions -------------------------------------------------------------------------------------------------------
@@ -362,6 +366,14 @@ def declare_for_arrays(path: str, original: Any) -> None:
         FACE.declare(path, ForArrays(path, original), FOR_ARRAYS)
 
 
+def make_constant(family: str, names: str) -> None:
+    """Declare functions of a family whose results have no gradients: SciPy computes them from the values."""
+    for name in names.split():
+        original = FACE.original(f"{family}.{name}")
+        if original is not None:
+            FACE.declare(f"{family}.{name}", Constant(original), CONSTANT)
+
+
 class Borrowed:
     """The implementation of a function by the copy of SciPy's."""
 
@@ -381,6 +393,18 @@ class Borrowed:
         return copied_object(self.original, self.__name__)
 
 
+class Constant(Borrowed):
+    """The implementation of a function without gradients by SciPy's function of the values."""
+
+    def function(self) -> Callable[..., Any]:
+        """Return the function of the values of its arguments."""
+        return lambda *args, **kwargs: self.original(*tree_map(values_of, args), **tree_map(values_of, kwargs))
+
+
+def values_of(leaf: Any) -> Any:
+    return read_off(leaf) if isinstance(leaf, Tensor) else leaf
+
+
 def all_as_tensors(result: Any) -> Any:
     """Convert the arrays of a result that do not depend on the arguments, such as grids. Objects keep theirs."""
     if type(result) in (tuple, list):
@@ -392,7 +416,7 @@ def by_example_if_needed(function: Callable[..., Any], args: tuple[Any, ...], kw
     """Call a function for all examples of a batch at once, or if it needs their values, one after the other."""
     try:
         return function(*args, **kwargs)
-    except (ConversionError, DataDependentError, VmapError):
+    except UNKNOWN:
         if not any(isinstance(each, Vmap) for each in _core.current_state().stack):
             raise
         return by_example(function, args, kwargs)

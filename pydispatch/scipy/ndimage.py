@@ -11,7 +11,7 @@ The weights have as many axes as the image. For a filter along one axis, the oth
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import product
 from math import prod
 from typing import Any
@@ -19,21 +19,25 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from scipy import ndimage, signal
+from scipy.ndimage import _ni_support
 
 from pydispatch._core import MetaArray, is_array, sum_to
 from pydispatch._loading import only_public
+from pydispatch.autograd.values import as_tensor
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.numpy.declare import as_nonscalar, into, known_values
+from pydispatch.numpy.manipulation import pad
 from pydispatch.operators.batching import batch_of_one
 from pydispatch.operators.calculus import PADDING
 from pydispatch.operators.meta import broadcast, dtype_of, shape_of
 from pydispatch.ops import ops
-from pydispatch.scipy.borrowed import publish
+from pydispatch.scipy.borrowed import REPLACED, borrow, make_constant, publish
 from pydispatch.scipy.errors import ErrorsOf
 from pydispatch.scipy.pack import FACE, SCIPY
 
-CONVOLVE, TRANSPOSED, WEIGH, MAP = SCIPY.operators(
-    "ndimage_convolve", "ndimage_transposed", "ndimage_weigh", "ndimage_map_coordinates")
+CONVOLVE, TRANSPOSED, WEIGH, MAP, SPLINE, RANKED = SCIPY.operators(
+    "ndimage_convolve", "ndimage_transposed", "ndimage_weigh", "ndimage_map_coordinates", "ndimage_spline_filter1d",
+    "ndimage_ranked")
 
 # --- boundaries ------------------------------------------------------------------------------------------------------
 
@@ -482,17 +486,48 @@ def uniform_filter(input: Any, size: Any = 3, output: Any = None, mode: Any = "r
     return into_output(output, image if image is not input else ops.np.copy(input))
 
 
+# --- selected elements -----------------------------------------------------------------------------------------------
+
+
+def ranked_kernel(input: Any, footprint: Any, rank: int, mode: str, cval: float, origin: Any, *, batch_ndim: int = 0
+                  ) -> Any:
+    """Return the place of the element that each window selects, or -1 for elements beyond the image.
+
+    SciPy filters the order of the elements instead of their values.
+    """
+    order = np.argsort(input, None, "stable")
+    places = np.empty(input.size)
+    places[order] = np.arange(input.size)
+    beyond = np.searchsorted(input.reshape(-1)[order], cval) - 0.5
+    leading = (1,) * batch_ndim
+    found = ndimage.rank_filter(
+        places.reshape(input.shape), int(rank), footprint=footprint.reshape(leading + footprint.shape[-len(origin):]),
+        mode=mode, cval=beyond, origin=[*[0] * batch_ndim, *origin])
+    inside = found % 1 == 0
+    selected = order[np.where(inside, found, 0).astype(np.intp)] % max(prod(input.shape[batch_ndim:]), 1)
+    return np.where(inside, selected, -1)
+
+
+def ranked_batch(op: Any, info: Any, in_dims: Any, input: Any, footprint: Any, *rest: Any) -> Any:
+    *options, batch_ndim = rest
+    return op(batch_of_one(input, in_dims[0]), footprint, *options, batch_ndim=batch_ndim + 1), 0
+
+
+SCIPY.declare(
+    "ndimage_ranked", "Tensor input, Tensor footprint, int rank, str mode, float cval, int[] origin, *, "
+    "int batch_ndim=0", ranked_kernel,
+    lambda input, footprint, rank, mode, cval, origin, batch_ndim=0: MetaArray(shape_of(input), np.dtype(np.intp)),
+    vmap=ranked_batch, differentiable=False)
+
+
 # --- interpolation ---------------------------------------------------------------------------------------------------
 
 
 def check_coordinates(input: Any, coordinates: Any, order: int, mode: str, batch_ndim: int) -> None:
-    """Raise SciPy's errors, and DispatchTypeError for splines of order 2 and more."""
+    """Raise SciPy's errors."""
     shape, ndim = shape_of(coordinates)[batch_ndim:], len(shape_of(input)) - batch_ndim
     if not 0 <= order <= 5:
         raise RuntimeError("spline order not supported")
-    if order > 1:
-        raise DispatchTypeError(f"ndimage.map_coordinates: order={order} is not supported for Tensors\n"
-                                "pass order=1 or 0")
     if ndim < 1 or len(shape) < 2:
         raise RuntimeError("input and output rank must be > 0")
     if shape[0] != ndim:
@@ -516,10 +551,10 @@ def map_kernel(input: Any, coordinates: Any, order: int = 3, mode: str = "consta
             with np.errstate(all="ignore"):
                 return map_by_operators(input, coordinates, order, mode, cval, batch_ndim=batch_ndim)
         if prod(input.shape[:batch_ndim]) != 1:
-            return each_image(lambda image, points: ndimage.map_coordinates(image, points, None, order, mode, cval),
-                              input, coordinates, batch_ndim)
+            return each_image(lambda image, points: ndimage.map_coordinates(
+                image, points, None, order, mode, cval, False), input, coordinates, batch_ndim)
         return ndimage.map_coordinates(input.reshape(input.shape[batch_ndim:]), np.moveaxis(coordinates, batch_ndim, 0),
-                                       None, order, mode, cval)
+                                       None, order, mode, cval, False)
 
 
 def map_meta(input: Any, coordinates: Any, order: int = 3, mode: str = "constant", cval: float = 0.0, *,
@@ -552,19 +587,31 @@ def within(c: Any, n: int, mode: str) -> Any:
     return c
 
 
+def spline_weights(part: Any, order: int) -> list[Any]:
+    """Return the values of the B-splines that are not 0 at a distance from a knot, by de Boor's recursion."""
+    found = [ops.np.subtract(1.0, part), part]
+    for k in range(2, order + 1):
+        rising = [(part + float(k - 1 - j)) * (value / k) for j, value in enumerate(found)]
+        falling = [value - part for value, part in zip(found, rising, strict=True)]
+        found = [falling[0], *[rising[j - 1] + falling[j] for j in range(1, k)], rising[-1]]
+    return found
+
+
 def neighbours(c: Any, n: int, order: int, mode: str) -> list[tuple[Any, Any, Any]]:
     """Return the elements next to a coordinate as (position, weight, is inside).
 
     A weight that is always 1 and a flag that is always True are None.
     """
-    start = ops.np.floor(c if order else ops.np.add(c, 0.5))
+    start = ops.np.floor(c if order % 2 else ops.np.add(c, 0.5))
     part = ops.np.subtract(c, start)
-    weights = [ops.np.subtract(1.0, part), part] if order else [None]
+    weights = spline_weights(part if order % 2 else ops.np.add(part, 0.5), order) if order else [None]
     found = []
     for k, weight in enumerate(weights):
-        position, inside = ops.np.add(start, float(k)), None
+        position, inside = ops.np.add(start, float(k - order // 2)), None
         if mode == "grid-constant":
             inside = ops.np.logical_and(ops.np.greater_equal(position, 0), ops.np.less(position, n))
+        if order > 1:       # as the coefficients are extended
+            position = within(position, n, "mirror" if mode in ("constant", "wrap") else mode)
         position = ops.np.remainder(position, n) if mode == "grid-wrap" else ops.np.clip(position, 0, n - 1)
         found.append((ops.np.astype(position, np.dtype(np.intp)), weight, inside))
     return found
@@ -587,7 +634,9 @@ def map_by_operators(input: Any, coordinates: Any, order: int = 3, mode: str = "
             beyond = ops.np.logical_or(ops.np.less(c, 0), ops.np.greater(c, n - 1))
             outside = beyond if outside is None else ops.np.logical_or(outside, beyond)
             c = ops.np.where(beyond, 0.0, c)
-        along.append(neighbours(within(c, n, mode), n, order, mode))
+        if order < 2 or mode != "nearest":      # for splines, SciPy repeats coefficients instead of elements
+            c = within(c, n, mode)
+        along.append(neighbours(c, n, order, mode))
     total: Any = None
     for corner in product(*along):
         place: Any = first
@@ -628,17 +677,86 @@ SCIPY.declare(
     "int batch_ndim=0", map_kernel, map_meta, vmap=filter_batch, differentiated_as=map_by_operators)
 
 
+SHORT = 40
+"""The number of elements up to which SciPy's coefficients for reflected ends are not symmetric functions of them."""
+
+
+def spline_kernel(input: Any, order: int, axis: int, mode: str, transposed: bool = False) -> Any:
+    """Return the coefficients of splines along an axis, which counts from the last, or the transpose of that map.
+
+    If the ends are mirrored, each of their elements counts as half of another one.
+    """
+    dtype, n = np.result_type(input.dtype, np.float64), input.shape[axis]
+    if not transposed:
+        return ndimage.spline_filter1d(input, order, axis, dtype, mode)
+    if n <= SHORT:
+        return np.moveaxis(np.moveaxis(input, axis, -1) @ ndimage.spline_filter1d(np.eye(n), order, 0, mode=mode),
+                           -1, axis)
+    weights = np.ones((n, *[1] * (-1 - axis)))
+    if mode not in ("reflect", "grid-mirror", "nearest", "grid-wrap"):
+        weights[[0, -1]] = 0.5
+    return ndimage.spline_filter1d(input / weights, order, axis, dtype, mode) * weights
+
+
+SCIPY.declare(
+    "ndimage_spline_filter1d", "Tensor input, int order, int axis, str mode, bool transposed=False", spline_kernel,
+    lambda input, order, axis, mode, transposed=False: MetaArray(
+        shape_of(input), np.result_type(dtype_of(input), np.float64)),
+    vjp=lambda g, order, axis, mode, transposed: SPLINE(g, order, axis, mode, not transposed),
+    jvp=lambda t, order, axis, mode, transposed: SPLINE(t, order, axis, mode, transposed),
+    vmap=lambda op, info, in_dims, input, *options: (op(input, *options), 0))
+
+
 @FACE.array_function("ndimage")
 def map_coordinates(input: Any, coordinates: Any, output: Any = None, order: int = 3, mode: str = "constant",
                     cval: float = 0.0, prefilter: bool = True) -> Any:
-    """Return the image at coordinates between its elements: the nearest one (order 0), or linearly interpolated (order
-    1).
+    """Return the image at coordinates between its elements, interpolated by splines of an order.
 
-    The image and the coordinates have gradients. Tensors and another order raise DispatchTypeError.
+    The image and the coordinates have gradients.
     """
-    return into_output(output, MAP(as_image(input, output), as_nonscalar(coordinates), order, mode, cval))
+    image, coordinates, npad = as_image(input, output), as_nonscalar(coordinates), 0
+    dtype = image.dtype
+    if prefilter and order > 1:
+        if mode in ("nearest", "grid-constant"):
+            npad = 12
+            image = pad(image, npad, "edge") if mode == "nearest" else pad(image, npad, constant_values=cval)
+        for axis in range(-image.ndim, 0):
+            image = SPLINE(image, order, axis, mode)
+    found = MAP(image, coordinates + npad if npad else coordinates, order, mode, cval)
+    return into_output(output, in_dtype_of_image(found, dtype))
 
 
+def output_of(output: Any, input: Any, shape: Any = None, complex_output: bool = False) -> Any:
+    """Return the array to write a result to, of the kind of the image."""
+    if is_array(output):
+        return output
+    like = np.broadcast_to(np.zeros((), input.dtype), input.shape)
+    found = _ni_support._get_output(output, like, shape, complex_output=complex_output)
+    return as_tensor(ops.np.zeros_like(input, dtype=found.dtype, shape=tuple(found.shape)))
+
+
+def spectrum_of(output: Any, input: Any, char: str = "d") -> Any:
+    """Return the array to write a spectrum to. By default, it is in double precision unless the image is not."""
+    return output_of(output or (input.dtype if input.dtype.char in "FD" + char.replace("d", "f") else char), input)
+
+
+REPLACED["scipy.ndimage._ni_support"] = {"_get_output": output_of}
+REPLACED["scipy.ndimage._fourier"] = {"_get_output_fourier": spectrum_of,
+                                      "_get_output_fourier_complex": partial(spectrum_of, char="D")}
+borrow("ndimage", """
+    affine_transform black_tophat center_of_mass extrema fourier_ellipsoid fourier_gaussian fourier_shift
+    fourier_uniform gaussian_gradient_magnitude gaussian_laplace generic_filter generic_filter1d
+    generic_gradient_magnitude generic_laplace geometric_transform grey_closing grey_dilation grey_erosion grey_opening
+    labeled_comprehension laplace maximum maximum_filter maximum_filter1d mean median median_filter minimum
+    minimum_filter minimum_filter1d morphological_gradient morphological_laplace percentile_filter prewitt rank_filter
+    rotate shift sobel spline_filter spline_filter1d standard_deviation sum sum_labels variance vectorized_filter
+    white_tophat zoom
+""")
+make_constant("ndimage", """
+    binary_closing binary_dilation binary_erosion binary_fill_holes binary_hit_or_miss binary_opening
+    binary_propagation distance_transform_bf distance_transform_cdt distance_transform_edt find_objects histogram label
+    maximum_position minimum_position watershed_ift
+""")
 SCIPY.install("ndimage")
 __all__ = publish("ndimage", globals())
 __dir__ = only_public(globals())

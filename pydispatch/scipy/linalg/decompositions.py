@@ -8,17 +8,19 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
+from pydispatch.func.values import all_as_passed
 from pydispatch.numpy import linalg as numpys
-from pydispatch.numpy.declare import as_nonscalar, known_values
+from pydispatch.numpy.declare import as_nonscalar, known_values, read_off
 from pydispatch.operators.decompositions import eigh_jvp, eigh_vjp, meta_on_stacks
 from pydispatch.ops import ops
+from pydispatch.scipy.borrowed import by_example_if_needed
 from pydispatch.scipy.linalg import arguments
 from pydispatch.scipy.linalg.functions import as_square
 from pydispatch.scipy.linalg.structured import toeplitz
 from pydispatch.scipy.pack import FACE, SCIPY
 
-cholesky, eigh_of, expm_direction, solve_triangular = SCIPY.operators(
-    "linalg_cholesky", "linalg_eigh", "linalg_expm_direction", "linalg_solve_triangular")
+cholesky, eigh_of, expm_direction, solve_triangular, tridiagonal_of = SCIPY.operators(
+    "linalg_cholesky", "linalg_eigh", "linalg_expm_direction", "linalg_solve_triangular", "linalg_eigh_tridiagonal")
 
 
 def refuse_options(name: str, **options: Any) -> None:
@@ -135,12 +137,19 @@ MODES = {"full": "complete", "economic": "reduced", "r": "complete"}
 def qr(a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full", pivoting: bool = False,
        check_finite: bool = True) -> Any:
     """Compute an orthogonal and a triangular factor."""
-    refuse_options("qr", pivoting=pivoting)
+    if pivoting:
+        return by_example_if_needed(qr_with_pivots, (as_nonscalar(a), mode), {})
     if mode not in MODES:
         raise ValueError("Mode argument should be one of ['full', 'r', 'economic', 'raw']" if mode != "raw" else
                          "linalg.qr: mode='raw' is LAPACK's own form, which Tensors lack")
     q, r = ops.np.linalg_qr(as_nonscalar(a), MODES[mode])
     return (r,) if mode == "r" else (q, r)
+
+
+def qr_with_pivots(a: Any, mode: str) -> Any:
+    """Compute the factors of a matrix in the order of columns that SciPy chooses, and return that order too."""
+    order = linalg.qr(read_off(a), mode="r", pivoting=True)[-1]
+    return *qr(ops.np.take(a, order, -1), mode=mode), *all_as_passed((order,), (a,))
 
 
 @FACE.array_function("linalg")
@@ -240,15 +249,36 @@ def matmul_toeplitz(c_or_cr: Any, x: Any, check_finite: bool = False, workers: A
     return ops.np.matmul(toeplitz(*column_and_row(c_or_cr)), in_double(as_nonscalar(x)))
 
 
+def tridiagonal_kernel(a: Any) -> Any:
+    if not a.size:
+        return np.empty(a.shape[:-1]), np.empty(a.shape)
+    return arguments.over_stack(lambda a: linalg.eigh_tridiagonal(np.diagonal(a), np.diagonal(a, -1)),
+                                "eigh_tridiagonal")(a)
+
+
+SCIPY.declare("linalg_eigh_tridiagonal", "Tensor a", tridiagonal_kernel, meta_on_stacks(tridiagonal_kernel),
+              returns="(Tensor, Tensor)", tags=("linalg",), vjp=eigh_vjp, jvp=eigh_jvp,
+              vmap=arguments.matrices_batch("eigh_tridiagonal"))
+
+
 @FACE.array_function("linalg")
-def eigvalsh_tridiagonal(d: Any, e: Any, select: str = "a", select_range: Any = None, check_finite: bool = True,
-                         tol: float = 0.0, lapack_driver: str = "auto") -> Any:
-    """Compute eigenvalues of a real symmetric tridiagonal matrix. For Tensors, by the full matrix."""
-    refuse_options("eigvalsh_tridiagonal", select=select == "v")
+def eigh_tridiagonal(d: Any, e: Any, eigvals_only: bool = False, select: str = "a", select_range: Any = None,
+                     check_finite: bool = True, tol: float = 0.0, lapack_driver: str = "auto") -> Any:
+    """Compute eigenvalues and eigenvectors of a real symmetric tridiagonal matrix. For Tensors, all of them."""
+    refuse_options("eigh_tridiagonal", select=select in (1, "v", "value") and select)
     d, e = as_nonscalar(d), as_nonscalar(e)
     n = d.shape[-1]
     above = ops.np.multiply(ops.np.expand_dims(e, -1), np.eye(n - 1, n, 1, dtype=d.dtype))
     half = ops.np.concatenate([above, ops.np.zeros_like(d, shape=(1, n))])
     full = ops.np.add(ops.np.multiply(d, np.eye(n, dtype=d.dtype)), ops.np.add(half, ops.np.transpose(half)))
-    values = eigh_of(full, True, bool(check_finite))[0]
-    return values if select == "a" else ops.np.getitem(values, slice(select_range[0], select_range[1] + 1))
+    found = tridiagonal_of(full)
+    if select not in (0, "a", "all"):
+        found = [ops.np.getitem(x, (..., slice(select_range[0], select_range[1] + 1))) for x in found]
+    return found[0] if eigvals_only else tuple(found)
+
+
+@FACE.array_function("linalg")
+def eigvalsh_tridiagonal(d: Any, e: Any, select: str = "a", select_range: Any = None, check_finite: bool = True,
+                         tol: float = 0.0, lapack_driver: str = "auto") -> Any:
+    """Compute eigenvalues of a real symmetric tridiagonal matrix."""
+    return eigh_tridiagonal(d, e, True, select, select_range)

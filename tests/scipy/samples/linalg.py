@@ -138,3 +138,36 @@ for name in ("solve_toeplitz", "matmul_toeplitz"):
 sample("linalg.eigvalsh_tridiagonal", np.array([1.0, 3.0, 6.0]), np.array([0.5, 0.7]), smooth=True, tolerance=1e-10)
 sample("linalg.eigvalsh_tridiagonal", np.array([1.0, 3.0, 6.0]), np.array([0.5, 0.7]), select="i", select_range=(0, 1),
        smooth=True, tolerance=1e-10)
+
+GENERAL = np.array([[1.0, 0.7, -0.2], [-1.1, 0.8, 0.5], [0.3, -0.4, 3.0]])      # two of its eigenvalues are complex
+TRIANGULAR = SQUARE + np.array([[0, 5, 1], [0, 4, 2], [0, 0, 9]])
+for name in ("schur", "hessenberg", "ldl"):
+    sample(f"linalg.{name}", TRIANGULAR, smooth=True, has_shape=name != "ldl", tolerance=1e-9)
+    sample(f"linalg.{name}", GENERAL, smooth=True, has_shape=name != "ldl", tolerance=1e-9)
+sample("linalg.hessenberg", between(-2, 2, 4, 4), True, smooth=True, tolerance=1e-9)
+sample("linalg.ldl", np.array([[0.0, 2.0, 0.3], [2.0, 0.1, 0.4], [0.3, 0.4, 1.0]]), False, smooth=True, has_shape=False,
+       tolerance=1e-9)
+for options in ({}, {"mode": "r"}, {"mode": "economic"}):
+    sample("linalg.rq", SQUARE, smooth=True, tolerance=ROUNDED, **options)
+sample("linalg.rq", TALL.T, mode="economic", smooth=True, tolerance=ROUNDED)
+sample("linalg.qr", SQUARE, pivoting=True, smooth=True, has_shape=False, tolerance=ROUNDED)
+for options in ({}, {"pivoting": True}):
+    sample("linalg.qr_multiply", TALL, TALL.T, smooth=True, has_shape=not options, tolerance=ROUNDED, **options)
+    sample("linalg.qr_multiply", TALL, SQUARE, "left", smooth=True, has_shape=not options, tolerance=ROUNDED, **options)
+for lower in (True, False):
+    sample("linalg.cho_solve_banded", (np.array([[2.0, 3.0, 4.0], [0.3, 0.4, 0.5]])[:: 1 if lower else -1], lower),
+           between(-2, 2, 3), smooth=True, tolerance=ROUNDED)
+    sample("linalg.eigvals_banded", np.array([[2.0, 3.0, 4.0], [0.3, 0.4, 0.5]])[:: 1 if lower else -1], lower,
+           smooth=True, tolerance=ROUNDED)
+sample("linalg.funm", SYMMETRIC, np.exp, smooth=True, has_shape=False, tolerance=1e-9)
+sample("linalg.funm", GENERAL, np.sin, smooth=True, has_shape=False, tolerance=1e-9)
+sample("linalg.signm", SYMMETRIC - 2 * np.eye(3), smooth=True, has_shape=False, tolerance=1e-9)
+sample("linalg.fractional_matrix_power", SYMMETRIC, 0.7, smooth=True, tolerance=1e-9)
+sample("linalg.fractional_matrix_power", SQUARE, 3, smooth=True, tolerance=1e-9)
+sample("linalg.eigh_tridiagonal", np.array([1.0, 3.0, 6.0]), np.array([0.5, 0.7]), smooth=True, tolerance=1e-10)
+for name in ("solve_continuous_are", "solve_discrete_are"):
+    sample(f"linalg.{name}", GENERAL, TALL[:3, :2], np.eye(3).tolist(), np.eye(2).tolist(), smooth=True, tolerance=1e-9)
+    sample(f"linalg.{name}", SQUARE[:1, :1], TALL[:1, :1], TALL[1:2, 1:2] ** 2, SQUARE[2:, 2:], SQUARE[:1, :1] / 2,
+           TALL[:1, :1] / 9, smooth=True, tolerance=1e-9)
+for name in ("bandwidth", "ishermitian", "issymmetric"):
+    sample(f"linalg.{name}", SYMMETRIC, batches=False, has_shape=False)
