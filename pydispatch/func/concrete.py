@@ -94,7 +94,7 @@ def is_traced(value: Any) -> bool:
     >>> func.is_traced(numpy.zeros(2))
     False
     """
-    return any(_is_traced(leaf) for leaf in tree_leaves(value))
+    return _is_traced(value) if isinstance(value, Tensor) else any(_is_traced(leaf) for leaf in tree_leaves(value))
 
 
 def _is_traced(leaf: Any) -> bool:

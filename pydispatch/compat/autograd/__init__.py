@@ -16,7 +16,6 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-OURS = "compat.autograd."
 MODULES: dict[str, tuple[str, ...]] = {
     "builtins": ("structures", "primitives"),
     "core": ("derivatives", "primitives", "spaces"),

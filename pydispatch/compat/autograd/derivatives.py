@@ -60,8 +60,10 @@ def subval(x: Iterable[Any], i: int, v: Any) -> tuple[Any, ...]:
 def enter(x: Any) -> Any:
     """Return an argument to differentiate with respect to, with floats for arrays of integers."""
     kind = type(x)
-    if kind is float or (kind is np.ndarray and x.dtype.kind in "fc"):
+    if kind is np.ndarray and x.dtype.kind in "fc":
         return x
+    if kind is float:
+        return np.float64(x)
     if isinstance(x, (np.ndarray, Tensor)):
         return ops.np.astype(x, float) if x.dtype.kind in "biu" else x
     return x if isinstance(x, np.generic) else tree_map(_enter_leaf, x)

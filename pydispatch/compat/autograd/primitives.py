@@ -1,28 +1,34 @@
-"""Primitives: functions of raw arrays with derivatives that users define, each as an `autograd.Function`.
+"""Primitives: functions of raw arrays with derivatives that users define.
 
-A call with a value that is being differentiated applies the Function. Its rules run in the backward pass, at the level
-below, and get raw arrays unless that is itself being differentiated.
+A call with a value that is being differentiated is applied as an `autograd.Function` is. Its rules run in the backward
+pass, at the level below, and get raw arrays unless that is itself being differentiated.
 """
 
 # tests: tests/compat/autograd/test_primitives.py
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial, reduce
-from itertools import count
+from itertools import count, islice
 from typing import Any, NoReturn
 
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import Tensor
-from pydispatch.autograd.function import Function
-from pydispatch.compat.autograd.derivatives import conjugate, subval
+from pydispatch._core import FunctionParts, Tensor
+from pydispatch._registry.derivatives import CustomDerivative
+from pydispatch.autograd.custom_derivatives import leaf_gradients
+from pydispatch.autograd.examples import split_for_numpy
+from pydispatch.autograd.function import BatchedFunction
+from pydispatch.autograd.transposing import Results, transposed
+from pydispatch.compat.autograd import LazyModule
+from pydispatch.compat.autograd.derivatives import as_floats, conjugate, make_vjp, subval, subvals
 from pydispatch.compat.autograd.spaces import vspace
-from pydispatch.exceptions import AutogradError, UnsupportedError
+from pydispatch.exceptions import AutogradError, ConversionError, UnsupportedError
 from pydispatch.func.concrete import concrete_value, is_traced
-from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+from pydispatch.tree import n_leaves, tree_flatten, tree_map, tree_unflatten
 
 __all__ = [
     "ArrayBox", "Box", "DictBox", "JVPNode", "Node", "SequenceBox", "SparseObject", "VJPNode", "def_linear", "defjvp",
@@ -32,6 +38,7 @@ __all__ = [
 Callback = Callable[..., Any]
 primitive_vjps: dict[Callback, Callback] = {}
 primitive_jvps: dict[Callback, Callback] = {}
+replaced: dict[Callback, Callback] = {}     # the primitives that replace functions of the namespaces
 
 
 # --- questions about values ------------------------------------------------------------------------------------------
@@ -53,7 +60,16 @@ def untraced(x: Any) -> Any:
 
 
 def _untraced_leaf(leaf: Any) -> Any:
-    return leaf if not isinstance(leaf, Tensor) or is_traced(leaf) else _number(concrete_value(leaf))
+    return leaf if isinstance(leaf, Tensor) and is_traced(leaf) else _number(concrete_value(leaf))
+
+
+def _untraced_leaves(leaves: tuple[Any, ...]) -> list[Any]:
+    """Return a list with the values of the Tensors that nothing is differentiating: arrays, or scalars of NumPy."""
+    found = _core.arrays_of_constants(leaves)
+    for i, leaf in enumerate(found):
+        if isinstance(leaf, Tensor):
+            found[i] = _untraced_leaf(leaf)
+    return found
 
 
 def _number(array: Any) -> Any:
@@ -145,104 +161,169 @@ _core.extend(Tensor, _value=property(getval), _node=_refused_attribute("_node"),
 def primitive(f_raw: Callback) -> Any:
     """Return a function that can be given derivatives, by defvjp and defjvp. `f_raw` gets raw arrays."""
     def call(*args: Any, **kwargs: Any) -> Any:
-        leaves = tree_leaves((args, kwargs))
+        if not kwargs and _core.are_flat_and_followed(args):
+            return _core.apply_function(parts, args)
+        found = [tree_flatten(value) for value in (*args, *kwargs.values())]
+        leaves = [leaf for part, _ in found for leaf in part]
         if not any(isinstance(leaf, Tensor) for leaf in leaves):
             return f_raw(*args, **kwargs)
-        if not is_traced(leaves):
+        if not any(map(is_traced, leaves)):
             return f_raw(*untraced(args), **untraced(kwargs))
-        return (_PrimitiveWithJvp if call in primitive_jvps else _Primitive).apply(call, kwargs, args)
+        constants = [None if _core.is_array(leaf) else leaf for leaf in leaves]
+        nested = PrimitiveCall(call, constants, [spec for _, spec in found], len(args), (*kwargs,))
+        return _core.apply_function(nested.parts, tuple([leaf if _core.is_array(leaf) else None for leaf in leaves]))
 
     call.__name__ = call.__qualname__ = getattr(f_raw, "__name__", "primitive")
     call.__doc__, call.__module__ = f_raw.__doc__, getattr(f_raw, "__module__", __name__)
     vars(call).update(fun=f_raw, _is_autograd_primitive=True, **_former_rules(call))
+    parts = PrimitiveCall(call).parts
     return call
 
 
-class _Primitive(Function):
-    """The call of a primitive, the first argument, with a dict of keyword arguments and a tuple of the others.
+class PrimitiveCall(CustomDerivative):
+    """A call of a primitive as a function of the leaves of its arguments, as `autograd.Function` describes one.
 
-    Forward mode transposes its vjp.
+    Forward mode transposes the vjp of a primitive without a jvp.
     """
 
-    generate_vmap_rule = True
+    separate, once, may_capture = True, False, False
+    batched, rule_for = BatchedFunction.batched, BatchedFunction.rule_for
 
-    @staticmethod
-    def forward(fun: Any, kwargs: dict[str, Any], args: tuple[Any, ...]) -> Any:
-        """Call the function with raw arrays."""
-        return fun.fun(*untraced(args), **untraced(kwargs))
+    def __init__(self, fun: Any, constants: Any = None, specs: Any = None, n: int | None = None,
+                 names: tuple[str, ...] = ()) -> None:
+        self.fun = fun
+        self.label: str = fun.__name__
+        self.name = f"{self.label}Backward"
+        self.batched_functions: dict[Any, Any] = {}
+        self._constants = constants     # the leaves that are not arrays, or None if all leaves are passed
+        self._specs = specs             # one for each argument, or None if no argument is a container
+        self._n = n                     # the number of arguments by position, which those by keyword follow
+        self._names = names
 
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        """Save all arguments and the result, for the rules to use."""
-        leaves, ctx.spec = tree_flatten((inputs, output))
-        arrays = [leaf if _core.is_array(leaf) else None for leaf in leaves]
-        ctx.constants = [None if _core.is_array(leaf) else leaf for leaf in leaves]
-        ctx.save_for_backward(*arrays)
-        ctx.save_for_forward(*arrays)
+    @property
+    def parts(self) -> FunctionParts:
+        """The functions as the core calls them."""
+        return FunctionParts(self, None, self.forward, self.setup, -1, True)
 
+    def _arguments(self, leaves: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        if self._specs is None:
+            return (*leaves,), {}
+        values = (*self._nested(_with_constants(leaves, self._constants)),)
+        return values[:self._n], dict(zip(self._names, values[self._n:], strict=True))
 
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
-        """Return the gradients by the rules."""
-        return _gradients(ctx, grads)
+    def _nested(self, leaves: Sequence[Any]) -> Any:
+        """Return one entry per argument."""
+        if self._specs is None:
+            return leaves
+        rest = iter(leaves)
+        return [tree_unflatten([*islice(rest, n_leaves(spec))], spec) for spec in self._specs]
 
+    def _argnums(self, flags: Sequence[bool], kind: str) -> tuple[int, ...]:
+        """Return the numbers of the arguments that hold an array with a flag."""
+        if self._specs is not None:
+            rest = iter(flags)
+            flags = [any([*islice(rest, n_leaves(spec))]) for spec in self._specs]
+            if any(flags[self._n:]):
+                raise NotImplementedError(f"{kind} of {self.label} wrt keyword arguments not defined\n"
+                                          "pass what is differentiated by position")
+        return (0,) if len(flags) == 1 else tuple([i for i, flag in enumerate(flags) if flag])
 
-class _PrimitiveWithJvp(_Primitive):
-    """The call of a primitive that has rules for forward mode."""
+    def forward(self, *leaves: Any) -> Any:
+        """Call the primitive with raw arrays."""
+        raw = _untraced_leaves(leaves)
+        if self._specs is None:
+            output = self.fun.fun(*raw)
+        else:
+            args, kwargs = self._arguments(raw)
+            output = self.fun.fun(*args, **kwargs)
+        if _core.is_array(output) and output.dtype.kind in "fc" or self.fun not in primitive_vjps:
+            return output
+        return tree_map(lambda leaf: np.asarray(leaf)[()] if isinstance(leaf, (float, complex)) else leaf,
+                        as_floats(output))
 
-    @staticmethod
-    def jvp(ctx: Any, *tangents: Any) -> Any:
+    def setup(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        """Save all leaves of the arguments and the result, for the rules to use."""
+        ctx.constants = ctx.spec = None
+        saved = (*inputs, output)
+        if not all(map(_core.is_array, saved)):
+            leaves, ctx.spec = tree_flatten(output)
+            leaves = [*inputs, *leaves]
+            ctx.constants = [None if _core.is_array(leaf) else leaf for leaf in leaves]
+            saved = tuple([leaf if _core.is_array(leaf) else None for leaf in leaves])
+        ctx.save_for_backward(*saved)
+        if ctx._is_forward:
+            ctx.save_for_forward(*saved)
+            ctx._results = Results(output, ())
+
+    def _saved(self, ctx: Any, given: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...], dict[str, Any], list[Any]]:
+        """Return the result of the call, its arguments, and the given gradients or tangents, as the rules take them."""
+        saved = ctx.saved_tensors
+        n = len(saved)
+        leaves = _untraced_leaves((*saved, *given))
+        if ctx.spec is self._specs is None:
+            return leaves[n - 1], (*leaves[:n - 1],), {}, leaves[n:]
+        if ctx.spec is None:
+            return (leaves[n - 1], *self._arguments(leaves[:n - 1]), leaves[n:])
+        values = _with_constants(leaves[:n], ctx.constants)
+        n -= n_leaves(ctx.spec)
+        return (tree_unflatten(values[n:], ctx.spec), *self._arguments(values[:n]), [*untraced(given)])
+
+    def backward(self, ctx: Any, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the gradients by the rules, one for each leaf."""
+        try:
+            return self._gradients(ctx, *grads)
+        except ConversionError:
+            found: tuple[Any, ...] = split_for_numpy(f"the VJP of {self.label}", self._gradients)(ctx, *grads)
+            return found
+
+    def _gradients(self, ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        argnums = self._argnums(ctx.needs_input_grad, "VJP")
+        maker = primitive_vjps.get(self.fun)
+        if maker is None:
+            raise NotImplementedError(f"VJP of {self.label} wrt argnums {argnums} not defined\n"
+                                      "define it: defvjp(fun, ...)")
+        ans, args, kwargs, given = self._saved(ctx, grads)
+        g = (*given,) if isinstance(ans, tuple) else given[0]
+        found = maker(argnums, ans, args, kwargs)(conjugate(g))
+        if self._specs is None and len(args) == 1:
+            return (_checked(self.label, 0, found[0], args[0]),)
+        entries = [None] * (len(args) + len(kwargs))
+        for i, gradient in zip(argnums, found, strict=True):
+            entries[i] = _checked(self.label, i, gradient, args[i])
+        if self._specs is None:
+            return (*entries,)
+        return tuple([leaf for i, (entry, spec) in enumerate(zip(entries, self._specs, strict=True))
+                      for leaf in leaf_gradients(entry, spec, i, self.name)])
+
+    def jvp(self, ctx: Any, tangents: tuple[Any, ...]) -> Any:
         """Return the tangent by the rules."""
-        return _tangent(ctx, tangents)
+        if self.fun not in primitive_jvps:
+            return transposed(self.label, lambda grads: self.backward(
+                ctx, grads if isinstance(grads, tuple) else (grads,)), ctx._results, tangents, ctx.materialize)
+        argnums = self._argnums([tangent is not None for tangent in tangents], "JVP")
+        ans, args, kwargs, given = self._saved(ctx, tangents)
+        given = self._nested(given)
+        return primitive_jvps[self.fun](argnums, [given[i] for i in argnums], ans, args, kwargs)
 
 
-def _saved(ctx: Any) -> Any:
-    """Return the arguments of a call, first the primitive and the dict of those by keyword, and its result."""
-    leaves = [constant if array is None else _untraced_leaf(array)
-              for array, constant in zip(ctx.saved_tensors, ctx.constants, strict=True)]
-    return tree_unflatten(leaves, ctx.spec)
+def _with_constants(leaves: list[Any], constants: list[Any]) -> list[Any]:
+    return [constant if leaf is None else leaf for leaf, constant in zip(leaves, constants, strict=True)]
 
 
-def _gradients(ctx: Any, grads: tuple[Any, ...]) -> tuple[Any, ...]:
-    (fun, kwargs, args), ans = _saved(ctx)
-    _, by_keyword, by_position = ctx.needs_input_grad
-    if any(tree_leaves(by_keyword)):
-        raise NotImplementedError(f"VJP of {fun.__name__} wrt keyword arguments not defined\n"
-                                  "pass what is differentiated by position")
-    argnums = [i for i, need in enumerate(by_position) if need is True or (need and any(tree_leaves(need)))]
-    if fun not in primitive_vjps:
-        raise NotImplementedError(f"VJP of {fun.__name__} wrt argnums {tuple(argnums)} not defined\n"
-                                  "define it: defvjp(fun, ...)")
-    g = untraced(grads if isinstance(ans, tuple) else grads[0])
-    found = primitive_vjps[fun](tuple(argnums), ans, args, kwargs)(conjugate(g))
-    entries: list[Any] = [None] * len(args)
-    for i, gradient in zip(argnums, found, strict=True):
-        entries[i] = _checked(fun, i, gradient, args[i])
-    return None, None, tuple(entries)
-
-
-def _checked(fun: Callback, i: int, gradient: Any, arg: Any) -> Any:
+def _checked(name: str, i: int, gradient: Any, arg: Any) -> Any:
     """Return the gradient that a rule returned as one of `func`. Raise AutogradError for one of another shape."""
+    if type(gradient) is np.ndarray and gradient.dtype.kind == "f" and gradient.shape == np.shape(arg):
+        return Tensor(gradient)
     if gradient is None:
         return None
     if _core.is_array(arg) and np.shape(gradient) != np.shape(arg):
-        raise AutogradError(f"the VJP of {fun.__name__} wrt argnum {i} returned a gradient of shape "
+        raise AutogradError(f"the VJP of {name} wrt argnum {i} returned a gradient of shape "
                             f"{np.shape(gradient)}, but the argument has shape {np.shape(arg)}\n"
                             "return a gradient of the argument's shape: numpy_vjps.unbroadcast_f sums one")
     if not _core.is_array(gradient):
         gradient = tree_map(lambda leaf: np.float64(leaf) if isinstance(leaf, (int, float)) else leaf, gradient)
-    return conjugate(gradient)
-
-
-def _tangent(ctx: Any, tangents: tuple[Any, ...]) -> Any:
-    (fun, kwargs, args), ans = _saved(ctx)
-    _, by_keyword, by_position = tangents
-    if any(leaf is not None for leaf in tree_leaves(by_keyword)):
-        raise NotImplementedError(f"JVP of {fun.__name__} wrt keyword arguments not defined\n"
-                                  "pass what is differentiated by position")
-    argnums = tuple([i for i, tangent in enumerate(by_position)
-                     if any(leaf is not None for leaf in tree_leaves(tangent))])
-    return primitive_jvps[fun](argnums, [untraced(by_position[i]) for i in argnums], ans, args, kwargs)
+    gradient = conjugate(gradient)
+    return Tensor(gradient) if isinstance(gradient, (np.ndarray, np.generic)) else gradient
 
 
 def notrace_primitive(f_raw: Callback) -> Callback:
@@ -265,7 +346,7 @@ def register_notrace(trace_type: Any, primitive_fun: Any) -> None:
 
 def defvjp_argnums(fun: Callback, vjpmaker: Callback) -> None:
     """Define the vjp: `vjpmaker(argnums, ans, args, kwargs)(g)` returns the gradients of these arguments."""
-    primitive_vjps[_check_primitive(fun, "defvjp")] = vjpmaker
+    primitive_vjps[_as_primitive(fun, "defvjp")] = vjpmaker
 
 
 def defvjp_argnum(fun: Callback, vjpmaker: Callback) -> None:
@@ -281,16 +362,20 @@ def defvjp(fun: Callback, *vjpmakers: Callback | None, argnums: Iterable[int] | 
     """Define the vjp by argument: `vjpmaker(ans, *args, **kwargs)(g)` returns its gradient. None is for zeros."""
     makers = dict(zip(_numbers(argnums), vjpmakers))        # noqa: B905  `argnums` may count without end
 
-    def one(argnum: int, ans: Any, args: Any, kwargs: Any) -> Callback:
-        maker = _rule(makers, argnum, "VJP", fun)
-        return maker(ans, *args, **kwargs) if maker is not None else lambda g: None
+    def maker(argnums: Sequence[int], ans: Any, args: Any, kwargs: Any) -> Callback:
+        if len(argnums) == 1 and makers.get(argnums[0]):        # most calls
+            vjp = makers[argnums[0]](ans, *args, **kwargs)
+            return lambda g: (vjp(g),)
+        found = [_rule(makers, argnum, "VJP", fun) for argnum in argnums]
+        vjps = [one and one(ans, *args, **kwargs) for one in found]
+        return lambda g: [vjp and vjp(g) for vjp in vjps]
 
-    defvjp_argnum(fun, one)
+    defvjp_argnums(fun, maker)
 
 
 def defjvp_argnums(fun: Callback, jvpmaker: Callback) -> None:
     """Define the jvp: `jvpmaker(argnums, tangents, ans, args, kwargs)` returns the tangent of the result."""
-    primitive_jvps[_check_primitive(fun, "defjvp")] = jvpmaker
+    primitive_jvps[_as_primitive(fun, "defjvp")] = jvpmaker
 
 
 def defjvp_argnum(fun: Callback, jvpmaker: Callback) -> None:
@@ -350,9 +435,24 @@ def _rule(rules: dict[int, Any], argnum: int, kind: str, fun: Callback) -> Any:
     return rules[argnum]
 
 
-def _check_primitive(fun: Any, name: str) -> Any:
-    if not getattr(fun, "_is_autograd_primitive", False):
-        raise UnsupportedError(f"{name}: {getattr(fun, '__name__', fun)} is {_core.a_type(fun)}, expected a primitive, "
-                               "because functions of pydispatch have their own derivatives\n"
-                               "make one of it, and call that: f = primitive(f)")
-    return fun
+def _as_primitive(fun: Any, name: str) -> Any:
+    """Return a function that can be given rules: a primitive, or the one that replaces a function of a namespace here.
+
+    Its vjp is that of the function until it gets another one.
+    """
+    if getattr(fun, "_is_autograd_primitive", False):
+        return fun
+    places = [(module, key) for module in [*sys.modules.values()] if isinstance(module, LazyModule)
+              for key, value in vars(module).items() if value is fun]
+    if not places and fun not in replaced:
+        raise UnsupportedError(f"{name}: {getattr(fun, '__name__', fun)} is {_core.a_type(fun)}, expected a primitive "
+                               f"or a function of compat.autograd's numpy or scipy\n"
+                               "make a primitive of it, and call that: f = primitive(f)")
+    if fun not in replaced:
+        replaced[fun] = primitive(fun)
+        primitive_vjps[replaced[fun]] = lambda argnums, ans, args, kwargs: make_vjp(
+            lambda values: fun(*subvals(args, zip(argnums, values, strict=True)), **kwargs),
+            tuple([args[i] for i in argnums]))[0]
+    for module, key in places:
+        setattr(module, key, replaced[fun])
+    return replaced[fun]

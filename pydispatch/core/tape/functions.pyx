@@ -317,6 +317,29 @@ def are_flat(tuple values not None):
     return is_flat(values)
 
 
+def are_flat_and_followed(tuple values not None):
+    """Return whether no value is a pytree, and one is a Tensor that is differentiated or batched."""
+    if is_flat(values):
+        for value in values:
+            if isinstance(value, Tensor) and followed_in(<Tensor>value) is not None:
+                return True
+    return False
+
+
+def arrays_of_constants(tuple values not None):
+    """Return a list with arrays for the Tensors that no interpreter follows, and scalars for arrays without axes."""
+    cdef list found = []
+    cdef State state = state_now()
+    cdef bint followed = state.substitute is not None or watches_arrays(state)
+    for value in values:
+        if Py_TYPE(<PyObject*>value) == TENSOR_TYPE and not followed and not (<Tensor>value).word & TRACKED_FLAG:
+            value = (<Tensor>value).array
+        if Py_TYPE(<PyObject*>value) == &PyArray_Type and not PyArray_NDIM(<PyArrayObject*><PyObject*>value):
+            value = value[()]
+        found.append(value)
+    return found
+
+
 def is_flat_call(tuple values, output):
     """Return whether no argument is a pytree, and the output is a Tensor or a tuple of Tensors."""
     return is_flat(values) and (isinstance(output, Tensor) or are_tensors(output))
@@ -551,7 +574,8 @@ cdef inline object call_forward(FunctionParts parts, PyObject* const* args, Py_s
 cdef object results_on_tape(FunctionParts parts, tuple args, output, State state, uint64_t word, bint captured):
     """Convert what forward returned to the results of the call."""
     cdef Context ctx
-    if not word & TENSOR_FLAG and not captured and Py_TYPE(<PyObject*>output) == &PyArray_Type:
+    if not word & TENSOR_FLAG and not captured and (
+            Py_TYPE(<PyObject*>output) == &PyArray_Type or is_numpy_scalar(output)):
         return output       # a constant, computed from constants
     if word & TENSOR_FLAG and not isinstance(output, Tensor) and not are_tensors(output):
         output = wrap(output) if word_of_array(<PyObject*>output) else upcalls.map_arrays(

@@ -96,6 +96,21 @@ def test_rules_for_all_arguments():
     assert make_jvp(scale, (0, 1))(2.0, 3.0)((1.0, 1.0))[1] == 5
 
 
+def test_rules_replace_those_of_a_function_of_the_namespace():
+    former = np.arctan
+    try:
+        defjvp(np.arctan, lambda g, ans, x: 5 * g)
+        assert make_jvp(np.arctan)(1.0)(1.0)[1] == 5
+        assert grad(np.arctan)(1.0) == 0.5      # the vjp is still its own
+        check_grads(lambda x: np.arctan(x * x), modes=["rev"])(X)
+        defvjp(former, lambda ans, x: lambda g: 7 * g)
+        assert grad(np.arctan)(1.0) == 7
+        assert grad(former)(1.0) == 0.5
+        assert np.arctan(1.0) == former(1.0)
+    finally:
+        np.arctan = former
+
+
 def test_none_is_zero_and_argnums_select():
     f = primitive(lambda x, y: x * y)
     defvjp(f, None, lambda ans, x, y: lambda g: g * x)
@@ -230,7 +245,30 @@ def test_functions_without_derivatives():
     lambda: core.VJPNode.new_root(), lambda: tracer.new_box(X, 0, None), lambda: tracer.trace_stack.new_trace(),
     lambda: extend.SparseObject(None, None),
     lambda: ArrayBox(X, 0, None), lambda: ArrayBox.register(object), lambda: core.VSpace.register(object),
-    lambda: setattr(ArrayBox, "shape", ()), lambda: defvjp(np.sin, None), lambda: defjvp(numpy.sin, None)])
+    lambda: setattr(ArrayBox, "shape", ()), lambda: defvjp(len, None), lambda: defjvp(numpy.sin, None)])
 def test_what_cannot_be_names_a_remedy(use):
     with pytest.raises(UnsupportedError, match="\n"):
         use()
+
+
+def test_results_that_are_python_numbers_have_derivatives():
+    f = primitive(lambda x, n, word: float(numpy.sum(x)) ** n)
+    defvjp(f, lambda ans, x, n, word: lambda g: g * n * float(numpy.sum(x)) ** (n - 1) * numpy.ones_like(x))
+    assert_allclose(grad(lambda x: f(x, 2, "word"))(X), 2 * X.sum())
+    g = primitive(lambda x, n: numpy.floor(x).astype(int))      # a straight-through estimator
+    defvjp(g, lambda ans, x, n: lambda g: g * n)
+    assert_allclose(grad(lambda x: np.sum(g(x, 3.0) * Y))(X), 3 * Y)
+    assert primitive(lambda x: 3)(X) == 3
+
+
+def test_a_write_after_the_call_does_not_change_the_gradient():
+    f = primitive(lambda x: x**2)
+    defvjp(f, lambda ans, x: lambda g: 2 * g * x)
+
+    def loss(x):
+        y = 1 * x
+        z = f(y)
+        y[0] = 100.0
+        return np.sum(z)
+
+    assert_allclose(grad(loss)(X), 2 * X)
