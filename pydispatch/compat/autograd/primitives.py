@@ -236,7 +236,7 @@ class PrimitiveCall(CustomDerivative):
         else:
             args, kwargs = self._arguments(raw)
             output = self.fun.fun(*args, **kwargs)
-        if _core.is_array(output) and output.dtype.kind in "fc" or self.fun not in primitive_vjps:
+        if (_core.is_array(output) and output.dtype.kind in "fc") or self.fun not in primitive_vjps:
             return output
         return tree_map(lambda leaf: np.asarray(leaf)[()] if isinstance(leaf, (float, complex)) else leaf,
                         as_floats(output))
