@@ -720,11 +720,5 @@ def test_inside_of_grad_and_jvp(jacobian):
     close(jvp(f, (X,), (Y,))[1], (6 * X * M[0] * Y).sum())
 
 
-@BOTH
-def test_perturbations_are_not_confused(jacobian):
-    one = np.array(1.0)
-    close(jacobian(lambda x: x * jacobian(lambda y: x + y)(one))(one), 1.0)
-
-
 def test_laplacian():
     close(np.trace(hessian(lambda x: ops.np.exp((x * Y).sum()))(X)), np.exp(X @ Y) * (Y @ Y))

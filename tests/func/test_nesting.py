@@ -620,7 +620,10 @@ def test_write_in_a_batch_inside_of_a_gradient():
 
 FORBIDDEN = {
     "requires_grad_": lambda x: x.requires_grad_(), "requires_grad_ of a result": lambda x: (x * 2).requires_grad_(),
-    "backward": lambda x: (x * x).sum().backward(), "retain_grad": lambda x: (x * 2).retain_grad(),
+    "requires_grad = True": lambda x: setattr(x, "requires_grad", True),
+    "requires_grad_ of a constant": lambda x: Tensor(X.copy()).requires_grad_(),
+    "backward": lambda x: (x * x).sum().backward(), "autograd.backward": lambda x: autograd.backward((x * x).sum()),
+    "retain_grad": lambda x: (x * 2).retain_grad(),
 }
 
 

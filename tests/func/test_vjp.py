@@ -318,12 +318,6 @@ def test_called_again():
         close(pull(weight * G)[0], weight * G * slope)
 
 
-def test_jacobian_by_rows():
-    matrix = np.arange(6.0).reshape(2, 3)
-    _, pull = vjp(lambda x: ops.np.sin(matrix @ x), X)
-    close(np.array([pull(row)[0] for row in np.eye(2)]), np.cos(matrix @ X)[:, None] * matrix)
-
-
 def test_outlives_its_level_and_its_function():
     def make():
         local = X + 1
@@ -412,21 +406,6 @@ def test_write_at_an_outer_level_changes_nothing():
         return pull(G)[0].sum()
 
     close(grad(outer)(X), 6 * X * G)
-
-
-def test_saved_tensors_hooks_inside_are_refused():
-    def f(x):
-        with autograd.saved_tensors_hooks(lambda t: t, lambda t: t):
-            return x * x
-
-    with pytest.raises(RuntimeError, match="saved"):
-        vjp(f, X)
-
-
-def test_operator_without_derivative_raises_at_the_call(fresh, define):
-    opaque = define(fresh, "opaque(Tensor x) -> Tensor", CPU=lambda x: x * 2)
-    with pytest.raises(NotImplementedError, match="opaque"):
-        vjp(opaque, X)
 
 
 @pytest.mark.parametrize("nested", [False, True])

@@ -1,27 +1,18 @@
-"""Behaviour inside vmap: the life of batched values, their conversion to numbers, writes, draws, nesting, the loop of
-operators without a rule."""
+"""Behaviour inside vmap: conversion of batched values to numbers, writes, draws, nesting, the loop of operators without
+a rule. test_escaped.py has values that leave."""
 
 import itertools
 import operator
-import threading
 import warnings
 
 import numpy as np
 import pytest
 
 from pydispatch import Tensor, autograd, ops
-from pydispatch.exceptions import (
-    AutogradError,
-    ConversionError,
-    DataDependentError,
-    DispatchError,
-    PerformanceWarning,
-    VmapError,
-)
-from pydispatch.func import grad, jacrev, jvp, vjp, vmap
+from pydispatch.exceptions import AutogradError, ConversionError, DataDependentError, PerformanceWarning, VmapError
+from pydispatch.func import grad, jacrev, jvp, vmap
 from pydispatch.library import register_vmap
 from tests.comparing import close
-from tests.func.conftest import check_no_level_is_active
 
 X = np.arange(12.0).reshape(3, 4)
 V = np.array([0.3, -1.2, 2.0])
@@ -33,144 +24,6 @@ def equal(actual, expected):
 
 
 pytestmark = pytest.mark.usefixtures("levels_are_left_as_they_were")
-
-
-def kept_from(f=lambda x: x, x=V):
-    """Return f's result for a batched value, after vmap has returned."""
-    kept = []
-    vmap(lambda v: kept.append(f(v)) or v)(x)
-    return kept[0]
-
-
-# --- the life of a batched value -------------------------------------------------------------------------------------
-
-DEAD_USES = {
-    "with no transform": lambda dead: dead + 1.0,
-    "in an operator with two": lambda dead: ops.np.multiply(np.ones(3), dead),
-    "in a list": lambda dead: ops.np.stack([dead, dead]),
-    "in grad": lambda dead: grad(lambda x: (x * dead).sum())(V),
-    "in jvp": lambda dead: jvp(lambda x: x * dead, (V,), (V,)),
-    "in vjp": lambda dead: vjp(lambda x: x * dead, V),
-    "in a vmap of the same size": lambda dead: vmap(lambda x: x + dead)(V),
-    "in a vmap of another size": lambda dead: vmap(lambda x: x + dead)(np.ones(5)),
-    "alone in a vmap of the same size": lambda dead: vmap(lambda x: dead * 2.0)(V),
-    "returned by a vmap": lambda dead: vmap(lambda x: dead)(V),
-    "returned unmapped by a vmap": lambda dead: vmap(lambda x: dead, out_dims=None)(V),
-    "mapped by a vmap": lambda dead: vmap(lambda x: x * 2.0)(dead),
-    "in two vmaps": lambda dead: vmap(vmap(lambda x: x + dead))(X),
-    "written to": lambda dead: ops.np.add_(dead, 1.0),
-    "as a number": float,
-    "as a truth value": bool,
-    "as an item": lambda dead: dead.item(),
-}
-
-
-@pytest.mark.parametrize("use", DEAD_USES.values(), ids=DEAD_USES)
-def test_a_value_that_escaped_is_an_error_wherever_it_is_used(use):
-    dead = kept_from(x=X) if use is DEAD_USES["mapped by a vmap"] else kept_from()
-    with pytest.raises(VmapError, match=r"vmap, called at .*\d+, which no longer runs.*it escaped"):
-        use(dead)
-
-
-def test_an_escaped_value_with_axes_is_an_error_too():
-    dead = kept_from(x=X)
-    for use in (lambda: dead[0], lambda: dead.sum(), lambda: list(dead), lambda: dead.T):
-        with pytest.raises(VmapError, match="it escaped"):
-            use()
-
-
-def test_a_dead_value_that_is_converted_is_an_error():
-    with pytest.raises((ConversionError, VmapError), match="vmap"):
-        np.asarray(kept_from())
-
-
-def test_a_dead_value_still_shows_what_it_was():
-    dead = kept_from(x=X)
-    assert (dead.shape, dead.ndim, dead.dtype, len(dead)) == ((4,), 1, np.float64, 4)
-    assert "which no longer runs" in repr(dead)
-    assert str(dead) == str(X)
-    assert "over" not in kept_from(repr)
-
-
-def test_values_of_grad_that_are_over_are_constants_in_vmap():
-    kept = []
-    grad(lambda x: kept.append(x) or (x * x).sum())(V)
-    equal(vmap(lambda y: y * kept[0])(np.array([1.0, 2.0])), np.array([V, 2 * V]))
-
-
-def test_an_inner_value_that_escaped_to_the_outer_level_is_dead():
-    def outer(x):
-        kept = []
-        vmap(lambda y: kept.append(x * y) or y)(V)
-        return kept[0] + x
-
-    with pytest.raises(VmapError, match="it escaped"):
-        vmap(outer)(V)
-    with pytest.raises(VmapError, match="it escaped"):
-        grad(lambda x: outer(x).sum())(np.array(1.0))
-
-
-def test_another_thread_has_none_of_the_levels():
-    seen = []
-
-    def use(x):
-        def run():
-            seen.append(vmap(lambda y: y * 2.0)(V))
-            try:
-                x + 1.0
-            except DispatchError as error:
-                seen.append(error)
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        thread.join()
-        return x + 1.0
-
-    equal(vmap(use)(V), V + 1.0)
-    equal(seen[0], V * 2.0)
-    assert isinstance(seen[1], AutogradError)
-    assert "is not active here" in str(seen[1])
-
-
-def test_threads_map_independently():
-    barrier, found = threading.Barrier(4), {}
-
-    def run(k):
-        def f(x):
-            barrier.wait(60)
-            y = x * float(k)
-            barrier.wait(60)
-            return y + x
-
-        found[k] = vmap(f)(np.arange(k + 1.0))
-
-    threads = [threading.Thread(target=run, args=(k,)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for k in range(4):
-        equal(found[k], np.arange(k + 1.0) * (k + 1))
-
-
-@pytest.mark.parametrize("wrap", [
-    pytest.param(lambda f: vmap(f), id="vmap"), pytest.param(lambda f: vmap(lambda x: vmap(f)(x)), id="vmap of vmap"),
-    pytest.param(lambda f: vmap(lambda x: grad(lambda y: f(y).sum())(x)), id="vmap of grad"),
-    pytest.param(lambda f: lambda x: grad(lambda y: vmap(f)(y).sum())(x), id="grad of vmap"),
-    pytest.param(lambda f: vmap(f, chunk_size=2, randomness="same"), id="in chunks"),
-])
-def test_an_exception_leaves_no_level(wrap):
-    class Trouble(Exception):  # noqa: N818
-        pass
-
-    def f(x):
-        ops.np.sin(x)
-        raise Trouble
-
-    with pytest.raises(Trouble):
-        wrap(f)(X)
-    check_no_level_is_active()
-    equal(vmap(lambda x: x + 1.0)(V), V + 1.0)
 
 
 # --- numbers asked of batched values ---------------------------------------------------------------------------------
