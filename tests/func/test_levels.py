@@ -41,8 +41,6 @@ RUNS = {
 }
 """Each calls f, which returns a number, once with a live wrapper of x."""
 REVERSE = {name: run for name, run in RUNS.items() if name != "jvp"}
-LEVELS = {"grad": "grad", "value_and_grad": "grad", "vjp": "vjp", "jvp": "jvp"}
-"""The name of the interpreter of each in error messages."""
 
 
 pytestmark = pytest.mark.usefixtures("levels_are_left_as_they_were")
@@ -406,13 +404,6 @@ WRITES = {
     "setitem_": lambda target: ops.np.setitem_(target, 0, 5.0),
     "index_put_": lambda target: ops.np.index_put_(target, np.array([0, 1]), 5.0),
 }
-CAPTURED = {
-    "raw": lambda: X.copy(), "Tensor": lambda: Tensor(X.copy()),
-    "tracked": lambda: Tensor(X.copy(), requires_grad=True) * 1.0,
-    "view": lambda: Tensor(np.tile(X, (2, 1)))[0],
-}
-
-
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
 @pytest.mark.parametrize("view", [lambda t: t.detach(), lambda t: t[0:2], lambda t: t.reshape(3, 1)],
                          ids=["detach", "slice", "reshape"])

@@ -3,7 +3,6 @@
 import asyncio
 import contextvars
 import gc
-import inspect
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -185,29 +184,6 @@ def test_leaving_out_of_order_takes_out_exactly_its_own_entry(left):
     assert [mode.operators for mode in modes] == [[] if mode is modes[left] else ["np::exp"] for mode in modes]
     for mode in reversed(remaining):
         mode.__exit__(None, None, None)
-
-
-def test_leaving_what_was_not_entered_or_left_before():
-    mode, other = Recorder("mode"), Recorder("other")
-    with other:
-        for _ in range(2):
-            with pytest.raises(StateOrderError, match=r"<mode>.*not entered"):
-                mode.__exit__(None, None, None)
-            assert mode_stack() == (other,)
-            with mode:
-                pass
-
-
-def test_of_a_mode_entered_twice_the_inner_entry_is_left_first():
-    a, b = Recorder("a"), Recorder("b")
-    for mode in (a, b, a):
-        mode.__enter__()
-    a.__exit__(None, None, None)
-    assert mode_stack() == (a, b)
-    with pytest.raises(StateOrderError):
-        a.__exit__(None, None, None)
-    assert mode_stack() == (b,)
-    b.__exit__(None, None, None)
 
 
 def test_leaving_below_a_transform_and_below_guards():
@@ -486,13 +462,6 @@ def in_thread(function, *args):
     return results[0]
 
 
-def test_a_new_thread_starts_empty():
-    with Recorder() as mode:
-        assert in_thread(mode_stack) == ()
-        in_thread(NP.exp, X)
-    assert mode.calls == []
-
-
 def test_a_mode_is_left_where_it_was_entered():
     mode = Recorder()
 
@@ -550,37 +519,7 @@ def test_a_mode_in_one_thread_is_off_in_its_handler_only_there():
     assert mode.operators == ["np::exp", "np::sin"]
 
 
-def test_a_copied_context_has_the_modes_and_keeps_its_own_changes():
-    mode, other = Recorder("mode"), Recorder("other")
-    with mode:
-        context = contextvars.copy_context()
-    context.run(other.__enter__)
-    assert context.run(mode_stack) == (mode, other)
-    context.run(NP.exp, X)
-    assert mode.operators == other.operators == ["np::exp"]
-
-
 # --- asyncio ----------------------------------------------------------------------------------------------------
-
-
-def test_tasks_do_not_see_each_others_modes():
-    async def task(mode, turn, other):
-        with mode:
-            for _ in range(5):
-                other.set()
-                await turn.wait()
-                turn.clear()
-                NP.exp(X)
-                assert mode_stack() == (mode,)
-            other.set()
-
-    async def main():
-        modes, events = [Recorder(), Recorder()], [asyncio.Event(), asyncio.Event()]
-        await asyncio.gather(task(modes[0], *events), task(modes[1], *reversed(events)))
-        assert mode_stack() == ()
-        return [len(mode.calls) for mode in modes]
-
-    assert asyncio.run(main()) == [5, 5]
 
 
 def test_a_task_inherits_the_modes_of_its_creator():
@@ -602,33 +541,6 @@ def test_a_task_inherits_the_modes_of_its_creator():
 
     assert asyncio.run(main()) == (mode, other)
     assert mode.operators == other.operators == ["np::exp"]
-
-
-def test_to_thread_inherits():
-    async def main(mode):
-        with mode:
-            await asyncio.to_thread(NP.exp, X)
-            return await asyncio.to_thread(mode_stack)
-
-    mode = Recorder()
-    assert asyncio.run(main(mode)) == (mode,)
-    assert mode.operators == ["np::exp"]
-
-
-def test_a_cancelled_task_leaves_no_mode():
-    async def task():
-        with Recorder():
-            await asyncio.Event().wait()
-
-    async def main():
-        waiting = asyncio.create_task(task())
-        await asyncio.sleep(0)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        return mode_stack()
-
-    assert asyncio.run(main()) == ()
 
 
 def test_tasks_of_a_handler_start_with_its_stack():
@@ -669,18 +581,6 @@ def test_a_mode_held_across_a_yield_stays_on_in_the_consumer():
     assert mode_stack() == ()
 
 
-def test_interleaved_generators_are_reported_and_leave_the_right_mode():
-    a, b = Recorder("a"), Recorder("b")
-    first, second = careless(a), careless(b)
-    next(first)
-    next(second)
-    assert mode_stack() == (a, b)
-    with pytest.raises(StateOrderError, match="<a>"):
-        first.close()
-    assert mode_stack() == (b,)
-    second.close()
-
-
 def test_a_generator_in_a_context_of_its_own_keeps_its_mode():
     mode = Recorder()
     generator, context = careless(mode), contextvars.copy_context()
@@ -689,83 +589,6 @@ def test_a_generator_in_a_context_of_its_own_keeps_its_mode():
     NP.exp(X)
     assert mode.calls == []
     context.run(generator.close)
-
-
-def test_a_decorated_generator_has_the_mode_on_only_while_it_runs():
-    mode = Recorder()
-
-    @mode
-    def items():
-        received = None
-        while received != "stop":
-            NP.exp(X)
-            assert mode_stack() == (mode,)
-            received = yield received
-        return "result"
-
-    generator = items()
-    assert inspect.isgenerator(generator)
-    assert next(generator) is None
-    assert mode_stack() == ()
-    NP.sin(X)
-    assert generator.send("a") == "a"
-    with pytest.raises(StopIteration) as stop:
-        generator.send("stop")
-    assert stop.value.value == "result"
-    assert mode.operators == ["np::exp", "np::exp"]
-
-
-def test_decorated_generators_interleave():
-    a, b = Recorder("a"), Recorder("b")
-
-    def stacks():
-        yield mode_stack()
-        yield mode_stack()
-
-    assert list(zip(a(stacks)(), b(stacks)(), strict=True)) == [((a,), (b,))] * 2
-    with b:
-        assert list(a(stacks)()) == [(b, a)] * 2
-
-
-def test_a_decorated_coroutine_has_the_mode_on_only_while_it_runs():
-    mode = Recorder()
-
-    @mode
-    async def work():
-        seen = [mode_stack()]
-        await asyncio.sleep(0)
-        NP.exp(X)
-        return [*seen, mode_stack()]
-
-    async def main():
-        assert inspect.iscoroutinefunction(work)
-        task = asyncio.ensure_future(work())
-        await asyncio.sleep(0)
-        assert mode_stack() == ()
-        NP.sin(X)
-        return await task
-
-    assert asyncio.run(main()) == [(mode,), (mode,)]
-    assert mode.operators == ["np::exp"]
-
-
-def test_a_decorated_asynchronous_generator():
-    mode = Recorder()
-
-    @mode
-    async def items():
-        for number in range(3):
-            await asyncio.sleep(0)
-            yield number, mode_stack()
-
-    async def main():
-        seen = []
-        async for item in items():
-            assert mode_stack() == ()
-            seen.append(item)
-        return seen
-
-    assert asyncio.run(main()) == [(number, (mode,)) for number in range(3)]
 
 
 # --- memory -----------------------------------------------------------------------------------------------------

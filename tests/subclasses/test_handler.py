@@ -647,17 +647,6 @@ def test_super_call_on_a_shell_is_an_error():
         ops.np.negative(Forwards())
 
 
-def test_no_dispatch():
-    x = Is(ONES)
-    with calls_of(Is) as calls:
-        with no_dispatch():
-            result = x + x
-        assert type(result) is Tensor
-        assert calls == []
-        x + x
-        assert len(calls) == 1
-
-
 def test_no_dispatch_on_a_shell():
     with no_dispatch(), pytest.raises((DispatchError, NoKernelError)):
         Wrapped(ONES) + 1
