@@ -11,7 +11,7 @@ import pytest
 from pydispatch import Tensor, autograd, ops
 from pydispatch.autograd import Function, once_differentiable
 from pydispatch.exceptions import DispatchError, NoDerivativeError
-from pydispatch.func import grad, jvp, value_and_grad, vjp
+from pydispatch.func import grad, jvp, vjp
 from pydispatch.testing import gradcheck, gradgradcheck
 from tests.comparing import close, is_raw
 
@@ -552,13 +552,6 @@ def test_second_derivative_through_a_saved_output():
         close(third, np.exp(X))
 
 
-def test_saved_output_under_nested_grads():
-    exponential = define_function(
-        lambda x: np.exp(np.asarray(x)), lambda ctx, g: g * ctx.saved_tensors[0],
-        setup=lambda ctx, inputs, output: ctx.save_for_backward(output))
-    close(grad(grad(grad(exponential.apply)))(TWO), np.exp(2.0))
-
-
 # --- what backward returns ----------------------------------------------------------------------------------
 
 
@@ -713,14 +706,6 @@ def test_unused_output_without_materializing():
     cosine.sum().backward()
     close(x.grad, -np.sin(X))
     assert seen[0][0] is None
-
-
-@pytest.mark.parametrize("materialize", [True, False])
-def test_unused_output_without_materializing_under_grad(materialize):
-    seen = []
-    function = sine_and_cosine(seen, materialize)
-    close(grad(lambda x: function.apply(x)[1].sum())(X), -np.sin(X))
-    assert (seen[0][0] is None) is not materialize
 
 
 def test_both_outputs():
@@ -899,12 +884,6 @@ def test_input_returned_unchanged_is_another_object():
         assert y.grad_fn.name == "IdentityBackward"
         (gradient,) = autograd.grad(y.sum(), x)
         close(gradient, np.full(3, 3.0))
-
-
-def test_input_returned_unchanged_under_grad():
-    function = define_function(lambda x: x, lambda ctx, g: g)
-    close(grad(lambda x: function.apply(x).sum())(X), np.ones(3))
-    close(grad(grad(lambda x: function.apply(x) ** 2))(THREE), 2.0)
 
 
 def test_one_of_two_inputs_returned():
@@ -1193,19 +1172,6 @@ def test_dirty_input_that_is_saved():
     close(grad(lambda x: grad(f)(x).sum())(X), np.exp(X))
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_dirty_under_grad(count):
-    def f(x):
-        y = x * 3
-        for _ in range(count):
-            assert DoubleInPlace.apply(y) is y
-        return (y * y).sum()
-
-    scale = 3 * 2.0**count
-    close(grad(f)(X), 2 * scale**2 * X)
-    close(jvp(f, (X,), (Y,))[1], (2 * scale**2 * X * Y).sum())
-
-
 def test_dirty_under_nested_grads():
     def f(x):
         y = x**3
@@ -1349,21 +1315,6 @@ def test_tangents_and_saved_values_are_tensors():
 # --- under transforms ---------------------------------------------------------------------------------------
 
 
-def test_new_style_as_sine():
-    f = Sine.apply
-    close(grad(f)(TWO), np.cos(2.0))
-    close(grad(grad(f))(TWO), -np.sin(2.0))
-    close(grad(grad(grad(f)))(TWO), -np.cos(2.0))
-    close(jvp(f, (TWO,), (THREE,))[1], 3 * np.cos(2.0))
-    close(vjp(f, X)[1](Y)[0], np.cos(X) * Y)
-    close(jvp(grad(f), (TWO,), (ONE,))[1], -np.sin(2.0))
-
-
-def test_grad_of_jvp():
-    close(grad(lambda x: jvp(Sine.apply, (x,), (ONE,))[1])(TWO), -np.sin(2.0))
-    close(jvp(lambda x: jvp(Sine.apply, (x,), (ONE,))[1], (TWO,), (ONE,))[1], -np.sin(2.0))
-
-
 @pytest.mark.parametrize("run", [
     lambda f: grad(lambda x: f(x).sum())(X), lambda f: vjp(f, X), lambda f: jvp(f, (X,), (Y,)),
     lambda f: grad(lambda x: (x * f(X)).sum())(X),
@@ -1380,29 +1331,6 @@ def test_old_style_works_after_a_transform():
     assert gradcheck(SineOldStyle.apply, (tracked(),))
 
 
-def test_exception_restores_the_levels():
-    def fail(x):
-        raise ZeroDivisionError
-
-    function = define_function(fail)
-    with pytest.raises(ZeroDivisionError):
-        grad(lambda a: jvp(lambda b: grad(function.apply)(b), (a,), (a,))[1])(TWO)
-    close(grad(Sine.apply)(TWO), np.cos(2.0))
-    x = tracked()
-    Sine.apply(x).sum().backward()
-    close(x.grad, np.cos(X))
-
-
-def test_exception_in_backward_restores_the_levels():
-    def fail(ctx, g):
-        raise ZeroDivisionError
-
-    function = define_function(copied, fail)
-    with pytest.raises(ZeroDivisionError):
-        grad(lambda a: grad(lambda b: function.apply(b).sum())(a).sum())(X)
-    close(grad(Sine.apply)(TWO), np.cos(2.0))
-
-
 def test_class_is_not_kept_alive():
     function = define_function(copied, lambda ctx, g: g)
     function.apply(tracked()).sum().backward()
@@ -1411,18 +1339,6 @@ def test_class_is_not_kept_alive():
     del function
     gc.collect()
     assert alive() is None
-
-
-def test_name_of_the_node_under_grad():
-    names = []
-
-    def f(x):
-        y = Sine.apply(x)
-        names.append(y.grad_fn.name)
-        return y.sum()
-
-    grad(f)(X)
-    assert names == ["SineBackward"]
 
 
 def test_forward_runs_once_however_many_levels():
@@ -1440,19 +1356,6 @@ def test_forward_runs_once_however_many_levels():
                              lambda ctx, t: 2 * t * ctx.saved_tensors[0], setup)
     close(jvp(grad(lambda x: square.apply(x) * x), (THREE,), (ONE,))[1], 18.0)
     assert calls == [False]
-
-
-def test_grad_of_a_tracked_tensor_then_backward():
-    x = tracked()
-    gradient = grad(lambda x: Sine.apply(x).sum())(x)
-    gradient.sum().backward()
-    close(x.grad, -np.sin(X))
-
-
-def test_value_and_grad_of_a_constant_argument():
-    value, gradient = value_and_grad(lambda x: (Sine.apply(Y) * x).sum())(X)
-    close(value, (np.sin(Y) * X).sum())
-    close(gradient, np.sin(Y))
 
 
 def test_dead_wrapper_as_argument():

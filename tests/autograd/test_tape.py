@@ -48,19 +48,6 @@ def test_nodes_are_named_after_their_operator(name):
     assert node.name == name
 
 
-def test_nodes_of_functions_are_named_after_their_class():
-    class Doubled(Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x * 2.0
-
-        @staticmethod
-        def backward(ctx, g):
-            return g * 2.0
-
-    assert Doubled.apply(leaf([1.0])).grad_fn.name == "DoubledBackward"
-
-
 def test_edges_lead_to_the_nodes_of_the_arguments():
     x, y = leaf([1.0]), leaf([2.0])
     product, difference = x * y, x - y

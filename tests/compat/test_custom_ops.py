@@ -719,27 +719,6 @@ def test_operators_of_numbers(ns):
     assert foo(tracked()) == 6.0
 
 
-def test_second_derivatives(ns):
-    cube = defined(ns, kernel=lambda x: x**3)
-
-    def backward(ctx, x, g):
-        return {"x": 3 * x * x * g}
-
-    differentiate(f"{ns}::foo", lambda inputs, output: inputs.x, backward)
-    x = tracked()
-    (first,) = autograd.grad(cube(x), x, Tensor(ONE), create_graph=True)
-    (second,) = autograd.grad(first, x, Tensor(ONE))
-    np.testing.assert_allclose(second.numpy(), 6 * np.array([1, 2, 3]))
-
-
-def test_gradients_may_be_computed_by_numpy(ns):
-    foo = defined(ns, kernel=lambda x: x * 2)
-    differentiate(f"{ns}::foo", save_nothing, lambda ctx, saved, g: {"x": 2 * g.numpy()})
-    x = tracked()
-    (gradient,) = autograd.grad(foo(x), x, Tensor(ONE))
-    assert np.array_equal(gradient.numpy(), 2 * ONE)
-
-
 def test_reading_by_numpy_while_a_graph_is_built_is_an_error(ns):
     foo = defined(ns, kernel=lambda x: x**2)
     differentiate(f"{ns}::foo", lambda inputs, output: inputs.x, lambda ctx, x, g: {"x": 2 * g * Tensor(np.array(x))})
@@ -748,18 +727,6 @@ def test_reading_by_numpy_while_a_graph_is_built_is_an_error(ns):
     assert np.array_equal(gradient.numpy(), [2, 4, 6])
     with pytest.raises((exceptions.AutogradError, TypeError), match=r"requires grad|tracked"):
         autograd.grad(foo(x), x, Tensor(ONE), create_graph=True)
-
-
-def test_exceptions_keep_their_types(ns):
-    foo = defined(ns, kernel=copy)
-
-    def backward(ctx, saved, g):
-        raise KeyError("mine")
-
-    differentiate(f"{ns}::foo", save_nothing, backward)
-    x = tracked()
-    with pytest.raises(KeyError, match="mine"):
-        autograd.grad(foo(x), x, Tensor(ONE))
 
 
 # --- the dict of gradients ---------------------------------------------------------------------------------
@@ -895,29 +862,6 @@ def test_arrays_of_undeclared_type_do_not_lose_gradients_silently(ns):
 
 
 # --- what the engine does with gradients -------------------------------------------------------------------
-
-
-def test_gradients_are_cast_and_summed_to_the_argument(ns):
-    foo = defined(ns, "(Tensor x, Tensor y) -> Tensor", lambda x, y: x * y)
-
-    def save(inputs, output):
-        return inputs.x, inputs.y
-
-    differentiate(f"{ns}::foo", save, lambda ctx, saved, g: {"x": g * saved[1], "y": g * saved[0]})
-    x = Tensor(np.array([1, 2, 3], np.float32), requires_grad=True)
-    y = Tensor(np.arange(6.0).reshape(2, 3), requires_grad=True)
-    foo(x, y).backward(Tensor(np.ones((2, 3))))
-    assert x.grad.dtype == np.float32
-    assert np.array_equal(x.grad.numpy(), [3, 5, 7])
-    assert np.array_equal(y.grad.numpy(), [[1, 2, 3]] * 2)
-
-
-@pytest.mark.parametrize("gradient", [np.ones(()), np.ones(4), np.ones((3, 2))], ids=lambda it: str(it.shape))
-def test_gradients_of_another_shape(ns, gradient):
-    foo = defined(ns, kernel=copy)
-    differentiate(f"{ns}::foo", save_nothing, lambda ctx, saved, g: {"x": Tensor(gradient)})
-    with pytest.raises(RuntimeError, match=r"invalid gradient at index 0: .* expected shape compatible with \(3,\)"):
-        foo(tracked()).backward(Tensor(ONE))
 
 
 # --- output_differentiability ------------------------------------------------------------------------------
