@@ -12,8 +12,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,9 +20,9 @@ import pytest
 from pydispatch import compile, func, ops
 from pydispatch.compiling import lowering
 from pydispatch.compiling.rules import RULES
-from pydispatch.compiling.steps import Step, lines_of
 from pydispatch.higher_order import scan
 from pydispatch.tree import tree_leaves
+from tests.compiling.several import SeveralStep
 
 ROOT = Path(__file__).parents[1]
 IGNORED = shutil.ignore_patterns("__pycache__", "core", "plans", "*.c", "_build", "generated", "build", "samples.json")
@@ -164,37 +162,11 @@ def test_an_operator_is_one_line_and_the_command(checkout):
 # --- add a kind of step: a class and a rule --------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class TwiceStep(Step):
-    """Steps that run twice. They do not read what they write."""
-
-    body: list[Step]
-
-    def inner(self) -> Sequence[Step]:
-        return self.body
-
-    def map_bodies(self, function) -> None:
-        self.body = function(self.body)
-
-    def lines(self, indent: str) -> Iterator[str]:
-        yield f"{indent}twice:"
-        yield from lines_of(self.body, indent + "    ")
-
-    def add_lifetimes(self, arena) -> None:
-        start = arena.time
-        arena.walk(self.body)
-        arena.extend(self, start)
-
-    def encode(self, encoder) -> None:
-        encoder.add_all(self.body)
-        encoder.add_all(self.body)
-
-
 def in_two_runs(builder, spec, a, **options):
     """Lower `copy` to a loop that runs twice."""
     builder.copied(a)
     step = builder.steps.pop()
-    builder.steps.append(TwiceStep([step]))
+    builder.steps.append(SeveralStep([step], 2))
     return step.operands[-1]
 
 
@@ -222,4 +194,4 @@ def test_a_kind_of_step_is_a_class_and_a_rule(monkeypatch, name, shape):
     compiled = compile(PROGRAMS[name])
     for found, result in zip(tree_leaves(compiled(x)), expected, strict=True):
         np.testing.assert_allclose(found, result, rtol=1e-12)
-    assert ("twice:" in compiled.plan(x)) == (name != "unused")
+    assert ("2 times:" in compiled.plan(x)) == (name != "unused")

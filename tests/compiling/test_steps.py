@@ -1,7 +1,5 @@
 """Kinds of steps: a new one needs a class, and no change of the passes."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,40 +8,14 @@ import pytest
 from pydispatch.compiling import steps as module
 from pydispatch.compiling.builder import Builder
 from pydispatch.compiling.passes.dead_code import without_dead
-from pydispatch.compiling.passes.encoding import Encoder, encoded_plan
+from pydispatch.compiling.passes.encoding import encoded_plan
 from pydispatch.compiling.passes.fusion import Fusion, in_blocks
-from pydispatch.compiling.passes.memory import Arena, placed_results
+from pydispatch.compiling.passes.memory import placed_results
 from pydispatch.compiling.passes.ordering import ordered
-from pydispatch.compiling.steps import BlocksStep, Step, flat, lines_of
+from pydispatch.compiling.steps import BlocksStep, flat, lines_of
+from tests.compiling.several import SeveralStep
 
 ROOT = Path(module.__file__).parent
-
-
-@dataclass(slots=True)
-class TwiceStep(Step):
-    """Steps that run twice: a kind that the package does not have."""
-
-    body: list[Step]
-
-    def inner(self) -> Sequence[Step]:
-        return self.body
-
-    def map_bodies(self, function: Callable[[list[Step]], list[Step]]) -> None:
-        self.body = function(self.body)
-
-    def lines(self, indent: str) -> Iterator[str]:
-        yield f"{indent}twice:"
-        yield from lines_of(self.body, indent + "    ")
-
-    def add_lifetimes(self, arena: Arena) -> None:
-        start = arena.time
-        arena.walk(self.body)
-        arena.extend(self, start)
-
-    def encode(self, encoder: Encoder) -> None:
-        at, _ = encoder.add_bodies(self.body, ())
-        encoder.add_header("repeat", at, 2 * encoder.work_since(at), "twice", n_places=0, n_moves=0, n_swaps=0,
-                           length=2, buffer=0, offset=0, n_test=0)
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])
@@ -57,12 +29,12 @@ def test_all_passes_handle_a_new_kind(n, n_threads):
         builder.ufunc(np.cos, (total,))     # nothing uses it
         moved = builder.ufunc(np.add, (builder.ufunc(np.multiply, (total, 3.0)), 1.0))
         builder.copy_into(total, moved)
-    builder.steps += [*start, TwiceStep(body)]
+    builder.steps += [*start, SeveralStep(body, 2)]
     result, = placed_results(builder, [builder.ufunc(np.sqrt, (total,))])
     steps = ordered(in_blocks(without_dead(builder.steps), Fusion(n_threads)))
     plan = encoded_plan(builder, [result], steps, (), n_threads)
     text = "\n".join(lines_of(steps))
-    assert "twice:\n    " in text
+    assert "2 times:\n    " in text
     assert "cos" not in text
     assert any(isinstance(step, BlocksStep) for step in flat(steps)) is (n > 5)
     array = np.arange(n) * 1.0

@@ -6,6 +6,7 @@ They add a transform in C, `counting`, and a kind of step of plans, "several".
 from __future__ import annotations
 
 import filecmp
+import inspect
 import re
 import shutil
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.compiling.several import SeveralStep
 from tests.packaging.conftest import CHECKOUT, NOT_SOURCE, Environment, run
 
 pytestmark = pytest.mark.slow
@@ -75,32 +77,8 @@ cdef int run_several(PlanRun* run, PlanStep* step) except -1 nogil:
 
 add_kind("several", (<Several*>NO_NUMBERS)[0], run_several, check_several)
 """
-STEP = """
-
-@dataclass(slots=True)
-class SeveralStep(Step):
-    body: list[Step]
-    times: int
-
-    def inner(self) -> Sequence[Step]:
-        return self.body
-
-    def map_bodies(self, function: Callable[[list[Step]], list[Step]]) -> None:
-        self.body = function(self.body)
-
-    def lines(self, indent: str) -> Iterator[str]:
-        yield f"{indent}{self.times} times:"
-        yield from lines_of(self.body, indent + "    ")
-
-    def add_lifetimes(self, arena: Arena) -> None:
-        start = arena.time
-        arena.walk(self.body)
-        arena.extend(self, start)
-
-    def encode(self, encoder: Encoder) -> None:
-        at, _ = encoder.add_bodies(self.body, ())
-        encoder.add_header("several", at, self.times * encoder.work_since(at), times=self.times)
-"""
+HEADER = 'encoder.add_header("several", at, self.times * encoder.work_since(at), times=self.times)\n'
+STEP = "\n\n" + re.sub(r"encoder\.add_header(.|\n)*", HEADER, inspect.getsource(SeveralStep))
 RULE = """
 
 @lowers("copy")
