@@ -1,4 +1,4 @@
-"""The figures of docs/compile.md and docs/costs.md, drawn from what `python -m benchmarks` has measured.
+"""The figures of docs/compile.md and docs/performance.md, drawn from what `python -m benchmarks` has measured.
 
     python -m benchmarks --rows "large arrays" --json large.json
     python -m benchmarks --rows "a step of a scan" --json scans.json

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 BLOCK = re.compile(r"^```python\n(.*?)^```\n", re.DOTALL | re.MULTILINE)
 LEFT_OUT = re.compile(r"!?\[([^\]]*)\]\((?!https?:)[^)]*\)|^\(.*\)=$", re.MULTILINE)
 """Links to other pages and pictures, which a notebook by itself has not, and names of sections."""
+TREE = re.compile(r"^```\{toctree\}\n[^`]*^```\n", re.MULTILINE)
 
 
 class Cell(NamedTuple):
@@ -26,7 +27,7 @@ class Cell(NamedTuple):
 def cells_of_page(page: str) -> list[Cell]:
     """The examples of a page, and the prose between them."""
     cells = []
-    parts = BLOCK.split(page)
+    parts = BLOCK.split(TREE.sub("", page))
     for n, part in enumerate(parts):
         if n % 2:
             examples = doctest.DocTestParser().get_examples(part)

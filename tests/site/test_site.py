@@ -23,7 +23,9 @@ from tests.needs import find, not_installed
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-KINDS = ("Tutorials", "How-to guides", "Reference", "Explanation")
+CAPTIONS = ("Start", "Guides", "Reference")
+MOST_ENTRIES = 20       # in the side bar, before anything is unfolded
+TREE = re.compile(r"^```\{toctree\}\n(?::caption: ([^\n]+)\n)?:hidden:\n\n(.*?)^```", re.DOTALL | re.MULTILINE)
 FOUND_ON = {        # what to search for, and a page that is found
     "arctan2": "generated/operators-pointwise", "checkpoint": "tape", "kalman": "generated/kalman",
     "moons": "train-a-model", "precedence": "architecture", "hessian": "gradients-of-gradients", "odeint": "solvers",
@@ -33,12 +35,24 @@ FOUND_ON = {        # what to search for, and a page that is found
 PHONE = {"width": 390, "height": 844}
 
 
-def test_every_page_is_of_one_kind():
-    start = (DOCS / "index.md").read_text(encoding="utf-8")
-    trees = re.findall(r"^```\{toctree\}\n:caption: ([^\n]+)\n:hidden:\n\n(.*?)^```", start, re.DOTALL | re.MULTILINE)
-    assert tuple(caption for caption, _ in trees) == KINDS
-    entries = [re.sub(r".*<(.+)>", r"\1", line) for _, lines in trees for line in lines.split("\n") if line]
+def entries_of(page: Path) -> list[str]:
+    """Return the pages that a page lists in its trees."""
+    trees = TREE.findall(page.read_text(encoding="utf-8"))
+    return [re.sub(r".*<(.+)>", r"\1", line) for _, lines in trees for line in lines.split("\n") if line]
+
+
+def test_every_page_is_in_the_side_bar_once():
+    start = DOCS / "index.md"
+    assert tuple(caption for caption, _ in TREE.findall(start.read_text(encoding="utf-8"))) == CAPTIONS
+    assert len(entries_of(start)) <= MOST_ENTRIES
+    entries = [entry for page in DOCS.glob("*.md") for entry in entries_of(page)]
     assert sorted(entries) == sorted(path.stem for path in DOCS.glob("*.md") if path.stem != "index")
+
+
+def test_no_page_is_too_long():
+    generated = re.compile(r"<!-- (?!end).*?<!-- end -->", re.DOTALL)
+    words = {page.stem: len(generated.sub("", page.read_text(encoding="utf-8")).split()) for page in DOCS.glob("*.md")}
+    assert {page: count for page, count in words.items() if count > 3000} == {}
 
 
 @pytest.fixture(scope="module")
