@@ -32,7 +32,7 @@ from pydispatch import _core
 from pydispatch._core import Tensor, Vmap, is_array
 from pydispatch.autograd.values import as_tensor
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.numpy.declare import COMPOSITE, CONSTANT, OF_NUMPY, REFUSED, UNKNOWN, known_values, read_off
+from pydispatch.numpy.declare import COMPOSITE, CONSTANT, OF_NUMPY, REFUSED, UNKNOWN, read_off
 from pydispatch.scipy.batches import by_example
 from pydispatch.scipy.pack import FACE, PASSED_ON
 from pydispatch.tree import tree_leaves, tree_map
@@ -278,41 +278,6 @@ def borrow(family: str, names: str) -> None:
         if original is not None:
             BORROWED.add(path)
             FACE.declare(path, Borrowed(original), COMPOSITE)
-
-
-class Constant:
-    """The implementation of a function whose results have no gradient: SciPy's function of the values of Tensors."""
-
-    def __init__(self, path: str, original: Any) -> None:
-        self.path = path
-        self.__name__ = path.rpartition(".")[2]
-        self.__doc__ = original.__doc__
-        self.original = original
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not any(isinstance(leaf, Tensor) for leaf in tree_leaves((args, kwargs))):
-            return self.original(*args, **kwargs)
-        return by_example_if_needed(self.of_values, args, kwargs)
-
-    def of_values(self, *args: Any, **kwargs: Any) -> Any:
-        return all_as_tensors(self.original(*tree_map(self.value, args), **tree_map(self.value, kwargs)))
-
-    def value(self, leaf: Any) -> Any:
-        """Return the elements of a Tensor. Raise DataDependentError if they are unknown."""
-        known = known_values(leaf) if isinstance(leaf, Tensor) else leaf
-        if known is None and leaf is not None:
-            raise DataDependentError(f"scipy.{self.path} needs values, which are unknown in a trace and on Meta\n"
-                                     "call it outside, and pass its result")
-        return known
-
-
-def declare_constants(family: str, names: str) -> None:
-    """Declare functions of a family whose results are indices, ranks or truth values."""
-    for name in names.split():
-        path = f"{family}.{name}"
-        original = FACE.original(path)
-        if original is not None:
-            FACE.declare(path, Constant(path, original), CONSTANT)
 
 
 FOR_ARRAYS = "for arrays"

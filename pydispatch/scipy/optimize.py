@@ -22,7 +22,7 @@ from pydispatch.higher_order.closures import Arrays, Flat, Nesting, check_functi
 from pydispatch.higher_order.while_loop import WHILE
 from pydispatch.ops import ops
 from pydispatch.scipy import hybrid, quasi_newton
-from pydispatch.scipy.borrowed import borrow, declare_constants, publish
+from pydispatch.scipy.borrowed import borrow, make_constant, publish
 from pydispatch.scipy.implicit import (
     DENSE_SIZE,
     LINEAR_SOLVE,
@@ -576,5 +576,5 @@ for _function, _operator in (
 ):
     _function.__dict__.update(operator=_operator, py_impl=_operator.py_impl)
 borrow("optimize", "approx_fprime check_grad rosen rosen_der rosen_hess rosen_hess_prod")
-declare_constants("optimize", "linear_sum_assignment")
+make_constant("optimize", "linear_sum_assignment")
 __all__ = publish("optimize", globals(), __all__)
