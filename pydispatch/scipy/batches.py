@@ -6,13 +6,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pydispatch._core import Interpreter, Jvp, Vmap, is_array
+from pydispatch._core import Interpreter, Jvp, Vmap, a_type, current_state, is_array
 from pydispatch.autograd.custom_derivatives import materialized
-from pydispatch.autograd.values import meta_of
+from pydispatch.autograd.values import as_tensor, meta_of
+from pydispatch.exceptions import VmapError
 from pydispatch.higher_order import rules
 from pydispatch.higher_order.closures import Arrays, Flat
 from pydispatch.higher_order.map import MAP
 from pydispatch.higher_order.operator import HigherOrderOperator
+from pydispatch.numpy.declare import UNKNOWN
 from pydispatch.tree import tree_flatten, tree_unflatten
 
 
@@ -89,7 +91,27 @@ def by_example(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
             given[i] = array
         positional, keywords = tree_unflatten(given, structure)
         results[:] = tree_flatten(function(*positional, **keywords))
+        for leaf in results[0]:
+            if not is_array(leaf) and any(map(is_array, getattr(leaf, "__dict__", {}).values())):
+                raise VmapError(f"vmap cannot return {a_type(leaf)}, which holds arrays\nreturn its arrays")
         return tuple(filter(is_array, results[0]))
 
     arrays = iter(BY_EXAMPLE(of_arrays, tuple([leaves[i] for i in places])))
     return tree_unflatten([next(arrays) if is_array(leaf) else leaf for leaf in results[0]], results[1])
+
+
+def by_example_if_needed(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function for all examples of a batch at once, or if it needs their values, one after the other."""
+    try:
+        return function(*args, **kwargs)
+    except UNKNOWN:
+        if not any(isinstance(each, Vmap) for each in current_state().stack):
+            raise
+        return by_example(function, args, kwargs)
+
+
+def all_as_tensors(result: Any) -> Any:
+    """Convert the arrays of a result that do not depend on the arguments, such as grids. Objects keep theirs."""
+    if type(result) in (tuple, list):
+        return type(result)(map(all_as_tensors, result))
+    return as_tensor(result) if is_array(result) else result

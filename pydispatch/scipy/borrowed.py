@@ -15,10 +15,12 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+import math
 import operator
 import warnings
 from collections.abc import Callable, Iterable
 from contextvars import Context
+from functools import partial
 from importlib import import_module
 from importlib.machinery import SourceFileLoader
 from threading import RLock
@@ -28,12 +30,12 @@ from typing import Any
 import numpy
 
 import pydispatch.numpy as pnp
-from pydispatch import _core
-from pydispatch._core import Tensor, Vmap, is_array
+from pydispatch._core import Tensor
 from pydispatch.autograd.values import as_tensor
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.numpy.declare import COMPOSITE, CONSTANT, OF_NUMPY, REFUSED, UNKNOWN, read_off
-from pydispatch.scipy.batches import by_example
+from pydispatch.numpy.declare import COMPOSITE, CONSTANT, OF_NUMPY, REFUSED, read_off
+from pydispatch.scipy.batches import all_as_tensors, by_example_if_needed
+from pydispatch.scipy.classes import build_class
 from pydispatch.scipy.pack import FACE, PASSED_ON
 from pydispatch.tree import tree_leaves, tree_map
 
@@ -140,6 +142,8 @@ def new_copy(name: str) -> ModuleType | None:
     copy = COPIES[name] = ModuleType(name, original.__doc__)
     copy.__dict__.update({key: value for key, value in vars(original).items() if key in MODULE_ATTRIBUTES},
                          __builtins__={**vars(builtins), "__import__": import_for_copy, "as_float": as_float})
+    if name in WITH_CLASSES:
+        copy.__dict__["__builtins__"]["__build_class__"] = build_class
     code: Any = rewritten(spec.loader, name) if name in REWRITTEN else spec.loader.get_code(name)
     try:
         Context().run(exec, code, copy.__dict__)    # its constants belong to no transform that is active now
@@ -148,9 +152,18 @@ def new_copy(name: str) -> ModuleType | None:
         raise
     copy.__dict__.update({key: value for key, value in vars(original).items() if is_shared(value)})
     copy.__dict__.update({key: OF_NUMPY[value].public for key, value in vars(original).items() if is_ours(value)})
+    if name in REPLACED_LATER:
+        import_module(REPLACED_LATER[name])
     copy.__dict__.update(REPLACED.get(name, {}))
     return copy
 
+
+WITH_CLASSES = (
+    *[f"scipy.interpolate.{name}" for name in ("_bary_rational", "_cubic", "_interpolate", "_polyint", "_rbf",
+                                               "_rbfinterp", "_rgi")],
+    "scipy.signal._czt", "scipy.signal._ltisys", "scipy.signal._short_time_fft", "scipy.spatial.transform._rotation",
+    "scipy.spatial.transform._rigid_transform", "scipy.stats._kde")
+"""Modules whose classes are public: their objects are pytree nodes, and have batches."""
 
 REWRITTEN = ("scipy.signal._filter_design", "scipy.signal._short_time_fft", "scipy.signal._waveforms")
 """Modules that call `float`, or make their arrays read-only."""
@@ -252,13 +265,29 @@ def lazyselect(condlist: Any, choicelist: Any, arrays: Any, default: Any = 0) ->
     return found
 
 
+class MathFace:
+    """The module `math`, whose functions take Tensors too."""
+
+    def __getattr__(self, name: str) -> Any:
+        original = getattr(math, name)
+        return (lambda *args: getattr(pnp, name)(*args) if any(isinstance(arg, Tensor) for arg in args) else
+                original(*args)) if callable(original) else original
+
+
 REPLACED: dict[str, dict[str, Any]] = {
+    "scipy.signal._filter_design": {"math": MathFace()},
     "scipy._lib._util": {"_lazyselect": lazyselect, "_lazywhere": lazywhere},
     "scipy._lib.array_api_compat.common._helpers": {"is_writeable_array": lambda x: x.flags.writeable},
     "scipy._lib.array_api_extra": {"apply_where": apply_where},
     "scipy._lib._array_api": {"array_namespace": lambda *args, **kwargs: namespace("numpy")},
 }
 """By module, what its copy has in place of functions that index by masks, or that ask for the class of an array."""
+
+REPLACED_LATER = {
+    **dict.fromkeys(("scipy.interpolate._ndgriddata", "scipy.interpolate._rbfinterp", "scipy.interpolate._rbfinterp_xp",
+                     "scipy.interpolate._rgi"), "pydispatch.scipy.interpolants"),
+    "scipy.stats._kde": "pydispatch.scipy.stats.densities"}
+"""By module, ours that adds its functions to `REPLACED` when it is imported."""
 
 OURS = {"scipy.special._ufuncs": "pydispatch.scipy.special.private", "scipy.stats": "",
         **dict.fromkeys(("scipy.ndimage._nd_image", "scipy.ndimage._rank_filter_1d"), "pydispatch.scipy.images")}
@@ -268,6 +297,19 @@ OURS = {"scipy.special._ufuncs": "pydispatch.scipy.special.private", "scipy.stat
 
 BORROWED: set[str] = set()
 """The functions that run SciPy's code, by their names in SciPy."""
+
+
+CLASSES: dict[str, Callable[[], type]] = {}
+"""For public classes that take Tensors, functions that return them."""
+
+
+def borrow_classes(family: str, names: str) -> None:
+    """Declare classes of a family that run SciPy's code. Names that the installed SciPy lacks are left out."""
+    for name in names.split():
+        original = FACE.original(f"{family}.{name}")
+        if isinstance(original, type):
+            BORROWED.add(f"{family}.{name}")
+            CLASSES[f"{family}.{name}"] = partial(copied_object, original, name)
 
 
 def borrow(family: str, names: str) -> None:
@@ -316,10 +358,22 @@ def publish(family: str, namespace: dict[str, Any], own: Iterable[str] = ()) -> 
             declare_for_arrays(path, value)
     ours = {path.removeprefix(f"{family}."): function.public for path, function in FACE.functions.items()
             if path.rpartition(".")[0] == family}
-    passed_on = {name: value for name, value in theirs.items() if name not in ours and name not in namespace}
+    classes = {name: make for path, make in CLASSES.items()
+               if path.rpartition(".")[0] == family and (name := path.rpartition(".")[2])}
+    passed_on = {name: value for name, value in theirs.items()
+                 if name not in ours and name not in classes and name not in namespace}
     PASSED_ON[family] = tuple(passed_on)
     namespace.update(ours | passed_on)
-    return sorted({*ours, *passed_on, *own})
+
+    def made_when_read(name: str) -> Any:
+        if name not in classes:
+            raise AttributeError(f"module {namespace['__name__']!r} has no attribute {name!r}")
+        value = namespace[name] = classes[name]()
+        return value
+
+    if classes:
+        namespace["__getattr__"] = made_when_read
+    return sorted({*ours, *passed_on, *classes, *own})
 
 
 def declare_for_arrays(path: str, original: Any) -> None:
@@ -345,7 +399,8 @@ class Borrowed:
     def __init__(self, original: Any) -> None:
         self.__name__ = original.__name__
         self.__doc__ = original.__doc__
-        self.__signature__ = inspect.signature(original)
+        if isinstance(original, FunctionType):
+            self.__signature__ = inspect.signature(original)
         self.original = original
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -368,20 +423,3 @@ class Constant(Borrowed):
 
 def values_of(leaf: Any) -> Any:
     return read_off(leaf) if isinstance(leaf, Tensor) else leaf
-
-
-def all_as_tensors(result: Any) -> Any:
-    """Convert the arrays of a result that do not depend on the arguments, such as grids. Objects keep theirs."""
-    if type(result) in (tuple, list):
-        return type(result)(map(all_as_tensors, result))
-    return as_tensor(result) if is_array(result) else result
-
-
-def by_example_if_needed(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a function for all examples of a batch at once, or if it needs their values, one after the other."""
-    try:
-        return function(*args, **kwargs)
-    except UNKNOWN:
-        if not any(isinstance(each, Vmap) for each in _core.current_state().stack):
-            raise
-        return by_example(function, args, kwargs)

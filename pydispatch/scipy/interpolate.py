@@ -8,7 +8,8 @@ with operators. At a point where a spline changes its formula, its derivative is
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
+from importlib import import_module
 from math import prod
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 from pydispatch._loading import only_public
 from pydispatch.numpy.declare import as_nonscalar
 from pydispatch.ops import ops
-from pydispatch.scipy.borrowed import publish
+from pydispatch.scipy.borrowed import CLASSES, borrow, borrow_classes, publish
 from pydispatch.scipy.checks import value_check
 from pydispatch.scipy.pack import SCIPY
 from pydispatch.scipy.sparse.arrays import Structure
@@ -692,6 +693,12 @@ def make_interp_spline(x: Any, y: Any, k: int = 3, t: Any = None, bc_type: Any =
     return BSpline.construct_fast(knots, NP.reshape(c, tuple(y.shape)), k, True, axis)
 
 
+def of_module(name: str) -> type:
+    """Return a class of the module that is imported when it is needed."""
+    found: type = getattr(import_module("pydispatch.scipy.interpolants"), name)
+    return found
+
+
 def unflattened(cls: type[PPoly]) -> Any:
     return lambda children, static: cls.construct_fast(*children, *static)
 
@@ -701,5 +708,14 @@ for cls in (PPoly, CubicHermiteSpline, PchipInterpolator, CubicSpline):
                          unflattened(cls))
 register_pytree_node(BSpline, lambda spline: ((spline.t, spline.c), (spline.k, spline.extrapolate, spline.axis)),
                      lambda children, static: BSpline.construct_fast(*children, *static))
+borrow("interpolate", """
+    barycentric_interpolate griddata interpn krogh_interpolate lagrange pade pchip_interpolate
+""")
+borrow_classes("interpolate", """
+    Akima1DInterpolator BarycentricInterpolator FloaterHormannInterpolator KroghInterpolator RBFInterpolator Rbf
+    RegularGridInterpolator interp1d
+""")
+for name in ("LinearNDInterpolator", "NearestNDInterpolator"):
+    CLASSES[f"interpolate.{name}"] = partial(of_module, name)
 SCIPY.install("interpolate")
 __all__ = publish("interpolate", globals(), __all__)

@@ -23,7 +23,7 @@ from pydispatch.operators.calculus import MODES
 from pydispatch.operators.calculus import convolve_kernel as convolve_rows
 from pydispatch.operators.meta import broadcast, dtype_of, shape_of
 from pydispatch.ops import ops
-from pydispatch.scipy.borrowed import borrow, publish
+from pydispatch.scipy.borrowed import borrow, borrow_classes, publish
 from pydispatch.scipy.checks import value_check
 from pydispatch.scipy.errors import ErrorsOf
 from pydispatch.scipy.pack import FACE, SCIPY
@@ -546,8 +546,9 @@ borrow("signal", """
     zoom_fft wiener deconvolve group_delay spectrogram stft firwin firwin2 kaiser_beta impulse step dlsim dstep dimpulse
     bode freqresp dbode dfreqresp cspline1d qspline1d sos2tf zpk2ss bessel butter cheby1
     cheby2 chirp detrend ellip gammatone iirfilter lp2bp_zpk lp2bs_zpk lp2hp lp2hp_zpk lp2lp
-    savgol_coeffs savgol_filter coherence csd istft periodogram welch
+    savgol_coeffs savgol_filter coherence csd istft periodogram welch iircomb iirnotch iirpeak
 """)
+borrow_classes("signal", "CZT ShortTimeFFT StateSpace TransferFunction ZerosPolesGain ZoomFFT dlti lti")
 SCIPY.install("signal")
 if TYPE_CHECKING:       # type checkers cannot see what the next line defines
     from pydispatch._stubs.scipy_signal import *  # noqa: F403

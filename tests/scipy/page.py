@@ -3,7 +3,8 @@
 from importlib import import_module
 from types import SimpleNamespace
 
-from pydispatch.scipy.borrowed import FOR_ARRAYS
+from pydispatch.numpy.declare import COMPOSITE
+from pydispatch.scipy.borrowed import CLASSES, FOR_ARRAYS
 from pydispatch.scipy.pack import FACE, FAMILIES, PASSED_ON, SOLVERS
 from tests.numpy.page import KINDS_IN_ORDER
 from tests.pages import with_tables
@@ -19,6 +20,11 @@ def within(family: str, kind: str) -> list[str]:
     """Return the functions of one kind in one family."""
     return sorted(name.removeprefix(f"{family}.") for name, found in FACE.kinds.items()
                   if found == kind and name.startswith(f"{family}."))
+
+
+def classes_of(family: str) -> list[str]:
+    """Return the classes of a family that run SciPy's code on Tensors."""
+    return [path.removeprefix(f"{family}.") for path in CLASSES if path.startswith(f"{family}.")]
 
 
 def listed(names: list[str]) -> str:
@@ -39,6 +45,7 @@ def table() -> list[str]:
     for family in (*FAMILIES, *SOLVERS):
         import_module(f"pydispatch.scipy.{family}")
         kinds = {**{kind: within(family, kind) for kind in KINDS},
+                 COMPOSITE: sorted(within(family, COMPOSITE) + classes_of(family)),
                  "operator on functions": undeclared(family) if family in SOLVERS else [],
                  "passed on": sorted(PASSED_ON.get(family, ()))}
         rows += [f"| `{family}` | {kind} | {listed(names)} |" for kind, names in kinds.items() if names]

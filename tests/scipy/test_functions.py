@@ -34,6 +34,7 @@ from tests.numpy.calls import (
 )
 from tests.numpy.samples.sample import Sample
 from tests.scipy.samples import SAMPLES
+from tests.scipy.test_classes import CALLS as CALLS_OF_CLASSES
 from tests.scipy.test_distributions import CALLS as CALLS_OF_POINTS
 from tests.scipy.test_distributions import CALLS_OF_PARAMETERS
 from tests.scipy.test_spatial import CALLS as CALLS_OF_VECTORS
@@ -61,9 +62,10 @@ FIRST_SMOOTH = list({call.values[0].name: call for call in reversed(SMOOTH)}.val
 TAKEN = sorted([name for name, kind in FACE.kinds.items() if kind not in ("refused", "for arrays")])
 """The functions that take Tensors."""
 ELSEWHERE = {*[f"stats.{name}.{method}" for name, method in CALLS_OF_POINTS + CALLS_OF_PARAMETERS],
+             *[name.partition(" ")[0] for name in CALLS_OF_CLASSES],
              *[f"spatial.distance.{name}" for name, _ in CALLS_OF_VECTORS],
              *[f"stats.{name}" for name, _, _ in CALLS_OF_TESTS]}
-"""Those that `test_distributions`, `test_spatial` and `test_statistics` call."""
+"""Those that `test_classes`, `test_distributions`, `test_spatial` and `test_statistics` call."""
 
 
 def ours(name: str) -> Callable[..., Any]:

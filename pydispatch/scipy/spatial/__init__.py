@@ -5,8 +5,8 @@ from __future__ import annotations
 from pydispatch._loading import only_public
 from pydispatch.scipy.borrowed import borrow as _borrow
 from pydispatch.scipy.borrowed import publish as _publish
-from pydispatch.scipy.spatial import distance  # noqa: F401
+from pydispatch.scipy.spatial import distance, transform  # noqa: F401
 
 _borrow("spatial", "distance_matrix minkowski_distance minkowski_distance_p")
-__all__ = _publish("spatial", globals(), ["distance"])
+__all__ = _publish("spatial", globals(), ["distance", "transform"])
 __dir__ = only_public(globals())

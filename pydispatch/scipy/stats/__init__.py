@@ -10,6 +10,7 @@ import pydispatch.scipy.linalg
 import pydispatch.scipy.special  # noqa: F401
 from pydispatch._loading import only_public
 from pydispatch.scipy.borrowed import borrow as _borrow
+from pydispatch.scipy.borrowed import borrow_classes as _borrow_classes
 from pydispatch.scipy.borrowed import publish as _publish
 from pydispatch.scipy.pack import SCIPY as _SCIPY
 from pydispatch.scipy.stats import closed_forms as _closed_forms
@@ -41,6 +42,7 @@ _borrow("stats", """
     false_discovery_control quantile theilslopes spearmanr kendalltau alexandergovern chi2_contingency pearsonr
     skewtest ttest_1samp ttest_ind ttest_rel
 """)
+_borrow_classes("stats", "gaussian_kde")
 _DISTRIBUTIONS = _public_names()
 globals().update(_DISTRIBUTIONS)
 _SCIPY.install("stats")

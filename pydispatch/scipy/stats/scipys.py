@@ -18,7 +18,8 @@ from scipy import stats
 from pydispatch.numpy.declare import known_values
 from pydispatch.operators.declare import LIBRARY
 from pydispatch.ops import ops
-from pydispatch.scipy.borrowed import Borrowed, by_example_if_needed, copy_of
+from pydispatch.scipy.batches import by_example_if_needed
+from pydispatch.scipy.borrowed import Borrowed, copy_of
 from pydispatch.scipy.stats.distributions import (
     REFUSED,
     REFUSED_OF_INTEGERS,

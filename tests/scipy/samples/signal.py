@@ -123,3 +123,6 @@ for name in ("csd", "coherence"):
     sample(f"signal.{name}", LONG, LONG[::-1] ** 2, nperseg=8, smooth=True, has_shape=False, tolerance=1e-10)
 sample("signal.istft", np.outer(between(1, 2, 5), between(1, 2, 6)) * (1 + 0.5j), nperseg=8, smooth=True,
        has_shape=False, tolerance=1e-10)
+for name in ("iirnotch", "iirpeak"):
+    sample(f"signal.{name}", np.array(0.3), np.array(5.0), smooth=True, has_shape=False, tolerance=1e-10)
+sample("signal.iircomb", 0.25, np.array(5.0), smooth=True, has_shape=False, tolerance=1e-10)
