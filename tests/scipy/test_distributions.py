@@ -139,6 +139,15 @@ def test_gradients_are_those_of_finite_differences(name, method):
                                        err_msg=f"argument {place}")
 
 
+@together("name", ["argus", "foldnorm", "invgauss"])
+def test_searched_quantiles_have_second_derivatives(name):
+    def slope(q):
+        return grad(lambda q: of(stats, name, "ppf")(q, *SHAPES[name]))(q)
+
+    q, step = np.array(0.3), 1e-5
+    np.testing.assert_allclose(grad(slope)(q), (slope(q + step) - slope(q - step)) / (2 * step), rtol=1e-5)
+
+
 @together("name, method", CALLS)
 def test_vmap_is_a_loop(name, method):
     x, *parameters = arguments(name, method)
@@ -150,7 +159,9 @@ def test_vmap_is_a_loop(name, method):
 
 BY_VALUES = {"betaprime": ("ppf", "isf"), "jf_skew_t": ("ppf", "isf"), "kappa3": ("sf", "logcdf", "logsf"),
              "logser": ("cdf", "logcdf"), "nbinom": ("logcdf",), "skellam": ("pmf", "logpmf"),
-             "truncnorm": ("cdf", "sf", "logcdf", "logsf")}
+             "truncnorm": ("cdf", "sf", "logcdf", "logsf"),
+             **dict.fromkeys(("argus", "exponnorm", "foldcauchy", "foldnorm", "invgauss", "recipinvgauss",
+                              "rel_breitwigner", "wald"), ("ppf", "isf")), "kappa4": ("ppf",)}
 """Methods whose code depends on values, which a trace lacks."""
 
 

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from pydispatch.autograd.values import as_tensor
+from pydispatch.exceptions import DataDependentError
 from pydispatch.numpy.declare import known_values
 from pydispatch.operators.declare import LIBRARY
 from pydispatch.ops import ops
@@ -36,7 +38,7 @@ from pydispatch.scipy.stats.distributions import (
     with_signature,
 )
 
-divide, log, where = LIBRARY.operators("divide", "log", "where")
+add, divide, log, subtract, where = LIBRARY.operators("add", "divide", "log", "subtract", "where")
 
 
 class ScipysDistribution(Distribution):
@@ -65,6 +67,29 @@ class ScipysDistribution(Distribution):
         if method in COMPLEMENT and not isinstance(self, DiscreteDistribution):
             return of_probability
         return lambda *args: log(self.formula(method)(*args))
+
+    def searched(self, method: str) -> Callable[..., Any]:
+        """Return the formula of a quantile that SciPy searches for, with derivatives from F(y) = q."""
+        of_probability, density = self.formula("cdf" if method == "ppf" else "sf"), self.formula("pdf")
+
+        def search(q: Any, *shapes: Any) -> Any:
+            with np.errstate(all="ignore"):
+                y = getattr(self.scipys, f"_{method}")(known(q), *map(known, shapes))
+            y = as_tensor(np.asarray(y))
+            for _ in range(3):      # each doubles the order of the derivatives that are right, and moves y by 0
+                step = divide(subtract(of_probability(y, *shapes), q), density(y, *shapes))
+                step = subtract(step, known(step))
+                y = subtract(y, step) if method == "ppf" else add(y, step)
+            return y
+
+        def known(value: Any) -> Any:
+            found = value if isinstance(value, (int, float)) else known_values(value)
+            if found is None:
+                raise DataDependentError(f"stats.{self.name}.{method} searches for a value, which a trace cannot\n"
+                                         "compute it outside")
+            return found
+
+        return lambda *args: by_example_if_needed(search, args, {})
 
     def scaled(self, formula: Callable[..., Any]) -> Callable[..., Any]:
         """Return the formula of pdf from one in standard form."""
@@ -140,6 +165,10 @@ def declare_scipys(name: str) -> Distribution:
         methods["ppf"] = distribution.quantile(formula("ppf"))
         methods["isf"] = distribution.quantile(formula("isf"), 1.0)
     numeric = numeric_methods(distribution.scipys).union(COMPILED.get(name, "").split())
+    for method, at_low in (("ppf", 0.0), ("isf", 1.0)):
+        if method in methods and method in numeric and name not in KINKED and not numeric & {"cdf", "sf", "pdf"}:
+            methods[method] = distribution.quantile(distribution.searched(method), at_low)
+            numeric.remove(method)
     for method, function in methods.items():
         if method in numeric:
             refused[method] = NUMERIC
@@ -185,6 +214,8 @@ COMPILED: dict[str, str] = {
     "hypergeom": "logcdf logsf entropy", "jf_skew_t": "stats", "kappa4": "ppf stats entropy", "ncx2": "pdf logpdf isf",
 }
 """Methods by code that is compiled, or whose derivative is not finite, and so cannot run on Tensors."""
+KINKED = ("dweibull", "gennorm")
+"""Distributions whose quantiles have no derivative at the median."""
 NUMERIC = "SciPy computes it by a search, an integral or compiled code, without a derivative here: pass plain arrays"
 COMPLEMENT = {"cdf": "sf", "sf": "cdf"}
 
