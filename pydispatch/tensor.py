@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import math
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from inspect import signature
 from types import MethodType
 from typing import Any, NoReturn
@@ -187,11 +187,6 @@ def _to_int(function: Callable[[Any], int]) -> Callable[[Tensor], int]:
                             f"number\nwrite numpy.{function.__name__}(tensor)")
         return function(_number(self, f"math.{function.__name__}()"))
     return method
-
-
-def _reversed(self: Tensor) -> Iterator[Any]:
-    """Iterate over the items along the first axis, the last one first."""
-    return (self[i] for i in reversed(range(len(self))))
 
 
 def _repr(tensor: Tensor) -> str:
@@ -459,7 +454,7 @@ _core.extend(
     __array__=_as_array,
     __array_interface__=property(_array_interface, doc="The memory of the array under it."),
     __round__=_round, __trunc__=_to_int(math.trunc), __floor__=_to_int(math.floor), __ceil__=_to_int(math.ceil),
-    __reversed__=_reversed,
+    __reversed__=lambda self: (self[i] for i in reversed(range(len(self)))),
     __format__=_format, __copy__=_copy, __deepcopy__=_deepcopy, __reduce__=_reduce,
 )
 _core.connect(

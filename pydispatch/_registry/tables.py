@@ -70,10 +70,6 @@ NOTHING_PROVIDED: Labelled = frozenset()
 Row = Callable[[DispatchKey, Keys, Labelled], DispatchKey | None]
 
 
-def _own(key: DispatchKey, keys: Keys, provided: Labelled) -> DispatchKey | None:
-    return key if key in keys else None
-
-
 def _provided(label: Label) -> Row:
     return lambda key, keys, provided: key if (key, label) in provided else None
 
@@ -98,7 +94,7 @@ def is_claimed(key: DispatchKey, keys: Keys, provided: Labelled) -> bool:
 
 
 PRECEDENCE: tuple[tuple[Label, Row], ...] = (
-    (Label.KERNEL, _own),
+    (Label.KERNEL, lambda key, keys, provided: key if key in keys else None),
     (Label.NAMESPACE, _provided(Label.NAMESPACE)),
     (Label.DEFAULT_BACKEND, _explicit(CEANF)),
     (Label.DEFAULT_BACKEND, _explicit(CEA)),

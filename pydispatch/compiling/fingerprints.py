@@ -362,7 +362,7 @@ class _Fingerprint:
             self.parts.append(name)
 
     def _add_scipy(self) -> None:
-        self.parts += ("scipy", _version_of_scipy())
+        self.parts += ("scipy", str(getattr(sys.modules.get("scipy"), "__version__", "")))
 
     # --- classes and their objects ---
 
@@ -477,10 +477,6 @@ def _is_made_by_dataclass(value: Any) -> bool:
 def _names_in(code: CodeType) -> tuple[str, ...]:
     inner = [name for part in code.co_consts if isinstance(part, CodeType) for name in _names_in(part)]
     return tuple(dict.fromkeys((*code.co_names, *inner)))
-
-
-def _version_of_scipy() -> str:
-    return str(getattr(sys.modules.get("scipy"), "__version__", ""))
 
 
 def _refusal(value: Any, what: str) -> CannotFingerprintError:

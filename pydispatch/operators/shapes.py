@@ -119,10 +119,6 @@ def inverted(axes):
     return tuple(sorted(range(len(axes)), key=order.__getitem__))
 
 
-def transposed_back(g, axes):
-    return g.transpose() if axes is None else g.transpose(inverted(axes))
-
-
 @lru_cache(maxsize=256)
 def moved(ndim, source, destination):
     """Return the permutation that `moveaxis` applies."""
@@ -351,7 +347,7 @@ view("reshape", "Tensor(a) a, int[1] shape, *, bool? copy=None",
 view("ravel", "Tensor(a) a", ArrayMethod("ravel"), kernel_on_meta=lambda a: np.reshape(a, -1), left_out=READ_ORDER,
      vjp=lambda g, a_shape: g.reshape(a_shape), put=reshaped_back, vmap=ravel_batch)
 view("transpose", "Tensor(a) a, int[]? axes=None", ArrayMethod("transpose"), tags=("zero_d_as_first",),
-     vjp=transposed_back,
+     vjp=lambda g, axes: g.transpose() if axes is None else g.transpose(inverted(axes)),
      put=lambda a, part, axes: transpose(part, axes and inverted(axes)), vmap={"axes": batching.order_behind})
 view("swapaxes", "Tensor(a) a, int axis1, int axis2", ArrayMethod("swapaxes"),
      vjp=lambda g, axis1, axis2: g.swapaxes(axis1, axis2),

@@ -99,7 +99,7 @@ def capture_logs(is_mode: bool = False) -> Setting[list[str]]:
     $0: f64[2] = input('x')
     $1: f64[2] = np.multiply($0, 2)
     """
-    log = _Log(is_array if is_mode else _is_logging)
+    log = _Log(is_array if is_mode else lambda value: isinstance(value, LoggingTensor))
     return Setting(_logs, (*_logs.get(), log), log.lines)
 
 
@@ -150,10 +150,6 @@ class _Log:
 
 
 _logs: ContextVar[tuple[_Log, ...]] = ContextVar("pydispatch logs", default=())
-
-
-def _is_logging(value: Any) -> bool:
-    return isinstance(value, LoggingTensor)
 
 
 def _reference(array: Any) -> Callable[[], Any]:

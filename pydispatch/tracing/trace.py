@@ -724,7 +724,7 @@ class TraceMode(DispatchMode):
         """Return a fake for an argument of a function. It is new, since the function may capture the example itself."""
         if type(example) is FakeTensor:
             return FakeTensor(example.kind, fake_mode)
-        return fake_mode.from_array(_untracked(example))
+        return fake_mode.from_array(_core.detach_at(example, None) if type(example) is Tensor else example)
 
     def _note_copy(self, value: Any, copy: Any) -> None:
         """Add a node for the copy that the tape, below all modes, keeps of a value before it is overwritten."""
@@ -1069,10 +1069,6 @@ def _overlap_error() -> AliasingError:
         f"{caller_site()})\n"
         "pass them as arguments, or make them with operators from one Tensor"
     )
-
-
-def _untracked(value: Any) -> Any:
-    return _core.detach_at(value, None) if type(value) is Tensor else value
 
 
 def _arrays_held_by(value: Any) -> list[Any]:
