@@ -1045,44 +1045,6 @@ def test_a_composite_that_falls_through_is_no_kernel(fresh, define):
             op(x)
 
 
-# --- get_kernel ---------------------------------------------------------------------------------------------
-
-
-def test_an_override_delegates_to_what_it_replaces(fresh, define, token):
-    op = define(fresh, "f(Tensor x) -> str", CPU=token("old"))
-    old = get_kernel(op, "CPU")
-    with pytest.warns(OverrideWarning):
-        handle = fresh.impl("f", lambda x: "new>" + old(x), "CPU")
-    assert op(X) == op(Tensor(X)) == "new>old"
-    handle.remove()
-    assert op(X) == "old"
-
-
-def test_get_kernel_sees_computed_entries_and_unwraps(fresh, define, spy):
-    kernel = spy(X)
-    op = define(fresh, "f(Tensor x, int a=1) -> Tensor", CEA=kernel)
-    assert isinstance(get_kernel(str(op.name), "CPU")(Tensor(X), a=1), Tensor)
-    assert typed(kernel.calls) == typed([((X,), {})])
-
-
-def test_get_kernel_refusals(fresh, define, token, tracer):
-    op = define(fresh, "f(Tensor x) -> str", CPU=token("CPU"))
-    for key, error in (("CIA", UnknownKeyError), ("A", RegistrationError), ("Tracer", RegistrationError)):
-        with pytest.raises(error):
-            get_kernel(op, key)
-    with pytest.raises(OperatorNotFoundError):
-        get_kernel(f"{fresh.namespace}::g", "CPU")
-
-
-def test_a_kernel_that_is_gone_is_stale(fresh, define, token):
-    op = define(fresh, "f(Tensor x) -> str")
-    handle = fresh.impl("f", token("gone"), "CPU")
-    kernel = get_kernel(op, "CPU")
-    handle.remove()
-    with pytest.raises(StaleOperatorError, match=r"token_gone[\s\S]*no longer registered"):
-        kernel(X)
-
-
 # --- boxed kernels and boxed calls --------------------------------------------------------------------------
 
 
@@ -1214,24 +1176,6 @@ def test_calling_convention_of_fallbacks(fresh, define, token, tracer, options, 
     assert call == ((KEYS("Tracer", "CPU"), *tail) if "with_keyset" in options else tail)
     with include_keys("Tracer"):
         assert op(X, 7) == "CPU"
-
-
-def test_a_kernel_of_the_operator_beats_the_fallback(fresh, define, token, tracer):
-    op = define(fresh, "f(Tensor x) -> str", CPU=token("CPU"), Tracer=token("own"))
-    with Library("_", "IMPL") as everything:
-        everything.fallback(token("fallback"), "Tracer")
-        with include_keys("Tracer"):
-            assert op(X) == "own"
-
-
-def test_a_backend_fallback_sees_raw_arrays(fresh, define, backends):
-    log = []
-    op = define(fresh, "f(Tensor x) -> str")
-    x = backends.ArrayA(X)
-    with Library("_", "IMPL") as everything:
-        everything.fallback(lambda op, x: log.append(x) or "fallback", "A")
-        assert op(Tensor(x)) == "fallback"
-    assert log[0] is x
 
 
 # --- what kernels see ---------------------------------------------------------------------------------------

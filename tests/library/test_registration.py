@@ -652,29 +652,6 @@ def test_unknown_key(key):
     assert registrations.fallbacks == []
 
 
-CONVENTIONS = {
-    "plain": ({}, lambda op, *args, **kwargs: f"{op.name.name} {args[1:]} {kwargs}"),
-    "with_keyset": (
-        {"with_keyset": True},
-        lambda keys, op, *args, **kwargs: f"{op.name.name} {args[1:]} {kwargs} {keys.highest.name}"),
-    "boxed": ({"boxed": True}, lambda op, stack: stack.push(f"{op.name.name} {stack.pop_arguments(3)[1:]}")),
-    "boxed_with_keyset": (
-        {"boxed": True, "with_keyset": True},
-        lambda op, keys, stack: stack.push(f"{op.name.name} {stack.pop_arguments(3)[1:]} {keys.highest.name}")),
-}
-RESULTS = {"plain": "f (2,) {}", "with_keyset": "f (2,) {} A", "boxed": "f (2, 'a')",
-           "boxed_with_keyset": "f (2, 'a') A"}
-
-
-@pytest.mark.parametrize("convention", CONVENTIONS)
-def test_how_a_fallback_is_called(fresh, backends, convention):
-    fresh.define("f(Tensor x, int n=1, *, str s='a') -> str")
-    options, function = CONVENTIONS[convention]
-    with Library("_", "IMPL") as everywhere:
-        everywhere.fallback(function, "A", **options)
-        assert find_or_raise(f"{fresh.namespace}::f")(backends.ArrayA(1), 2, s="a") == RESULTS[convention]
-
-
 def test_a_fallback_sees_raw_arrays_under_a_backend_key_only(fresh, backends):
     seen = []
     fresh.define(S1)

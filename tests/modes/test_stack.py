@@ -659,18 +659,6 @@ def test_modes_do_not_outlive_their_use(use):
     assert reference() is None
 
 
-def test_the_tape_keeps_no_mode_alive():
-    x = Tensor(X, requires_grad=True)
-    mode = Recorder()
-    reference = weakref.ref(mode)
-    with mode:
-        y = x * x
-    del mode
-    gc.collect()
-    assert reference() is None
-    assert y.requires_grad
-
-
 def test_many_entries_are_many_handlers():
     mode = Recorder()
     depth = 50

@@ -597,44 +597,7 @@ def test_an_operator_that_is_gone_does_not_unpickle(foo):
         pickle.loads(text)
 
 
-def test_removing_during_a_call_lets_the_call_finish(foo):
-    def kernel(x):
-        definition.remove()
-        return np.array("finished")
-
-    definition = foo.define(S1, kernel, "CPU")
-    op = foo.op
-    assert op(ONE).item() == "finished"
-    with pytest.raises(StaleOperatorError):
-        op(ONE)
-
-
 # --- registrations -> state --------------------------------------------------------------------------------
-
-
-def test_impl_cpu(foo):
-    foo.impl()
-    assert foo.op is not None
-    assert foo.counts == (0, 1)
-    foo.define()
-    assert "CPU: tensor_to_tensor" in dump_table(foo.name)
-
-
-@pytest.mark.parametrize("order", [("define", "impl"), ("impl", "define")])
-def test_def_and_impl_that_fit(foo, order):
-    for verb in order:
-        getattr(foo, verb)()
-    assert foo.op(ONE) is ONE
-
-
-@pytest.mark.parametrize("order", [("define", "impl"), ("impl", "define")])
-def test_def_and_impl_that_do_not(foo, order):
-    register = {"define": lambda: foo.define(S2), "impl": foo.impl}
-    register[order[0]]()
-    before = foo.seen()
-    with pytest.raises(RegistrationError):
-        register[order[1]]()
-    assert foo.seen() == before
 
 
 @pytest.mark.parametrize("order", ["DCA", "CDA", "CAD", "DAC", "ADC", "ACD"])
@@ -673,27 +636,6 @@ def test_def_by_name_under_a_key(foo):
     assert str(foo.op.schema) == f"{foo.name}(Tensor _0) -> Tensor"
 
 
-def test_dropping_def_of_def_and_impl(foo):
-    definition = foo.define()
-    foo.impl()
-    definition.remove()
-    assert dump_state(foo.name).splitlines()[1] == "schema: (none)"
-    assert foo.op.has_kernel("CPU")
-
-
-def test_dropping_impl_of_def_and_impl(foo):
-    foo.define()
-    foo.impl().remove()
-    with pytest.raises(NoKernelError, match=f"operator {foo.name}: no kernel for the key CPU"):
-        foo.op(ONE)
-
-
-def test_dropping_both(foo):
-    foo.define(S1, tensor_to_tensor, "CPU").remove()
-    assert foo.op is None
-    assert dump_state(foo.name) == dump_table(foo.name) == ""
-
-
 # --- what is independent -----------------------------------------------------------------------------------
 
 
@@ -707,17 +649,6 @@ def test_overloads_are_independent_operators(foo):
     assert packet.overloads == (foo.op,)
     assert find(f"{foo.name}.two") is None
     assert packet(ONE).item() == "one"
-
-
-def test_of_two_kernels_under_one_key_the_order_decides(new_library):
-    for names in (("first", "second"), ("second", "first")):
-        foo = Run(new_library())
-        foo.define()
-        with warnings.catch_warnings(action="ignore", category=OverrideWarning):
-            for name in names:
-                foo.impl(fn=self_naming(name))
-        assert active(foo) == names[-1]
-        foo.library.close()
 
 
 def test_boxed_calls_after_changes(foo):
