@@ -783,17 +783,6 @@ def test_a_level_of_derivatives_writes_to_no_value_of_an_outer_level(outer, inne
     EVERYWHERE[outer](f)
 
 
-@pytest.mark.parametrize("write", [write for name, write in WRITES.items() if name not in ("random", "out")],
-                         ids=[name for name in WRITES if name not in ("random", "out")])
-@pytest.mark.parametrize("make", [ops.np.zeros_like, lambda x: ops.np.zeros(3), lambda x: x * 0.0],
-                         ids=["like", "new", "computed"])
-def test_what_a_level_made_may_be_written_to(make, write):
-    def f(x: Any) -> Any:
-        return (write(make(x), x) * x).sum()
-
-    close(grad(f)(X), 2 * X)
-
-
 @EACH_WRITE
 @pytest.mark.parametrize("capture", [np.zeros, lambda n: Tensor(np.zeros(n))], ids=["raw", "Tensor"])
 def test_vmap_writes_no_batch_to_what_is_captured(capture, write):

@@ -459,38 +459,6 @@ def test_tracked_value_written_to_an_argument_has_its_gradient():
     close(buffer, [0.0, *X[1:] ** 2])
 
 
-@pytest.mark.parametrize("make", [lambda x: ops.np.zeros(3), ops.np.zeros_like, lambda x: x.copy() * 0],
-                         ids=["zeros", "zeros_like", "copy"])
-@pytest.mark.parametrize("name", DERIVATIVES)
-def test_array_made_inside_may_be_written_to(make, name):
-    def f(number):
-        buffer = make(X + 0 * number)
-        buffer[1] = number**2
-        view = buffer[1:]
-        view *= number
-        return buffer.sum()
-
-    close(DERIVATIVES[name](f)(THREE), 27.0)
-
-
-COPIES = {"copy": lambda c: c.copy(), "zeros_like": ops.np.zeros_like, "full_like": lambda c: ops.np.full_like(c, 1.0)}
-
-
-@pytest.mark.parametrize("make", COPIES.values(), ids=COPIES)
-@pytest.mark.parametrize("name", DERIVATIVES)
-def test_copy_of_a_captured_tensor_made_inside_may_be_written_to(make, name):
-    captured = Tensor(X.copy())
-
-    def f(number):
-        buffer = make(captured)
-        buffer[:] = 0.0
-        buffer[1] = number**2
-        return buffer.sum()
-
-    close(DERIVATIVES[name](f)(THREE), 6.0)
-    close(captured, X)
-
-
 @pytest.mark.parametrize("names", PAIRS, ids=" of ".join)
 def test_copy_of_an_outer_value_made_inside_may_be_written_to(names):
     outer, inner = map(DERIVATIVES.get, names)
@@ -535,14 +503,3 @@ def test_value_saved_for_backward_survives_writes(name):
         return z[0] * 1.0
 
     close(DERIVATIVES[name](f)(TWO), 2 * np.cos(4.0))
-
-
-@pytest.mark.parametrize("name", DERIVATIVES)
-def test_copy_may_be_changed(name):
-    def f(x):
-        y = x.copy()
-        y *= x
-        y += 1
-        return y
-
-    close(DERIVATIVES[name](f)(THREE), 6.0)

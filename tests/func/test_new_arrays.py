@@ -33,6 +33,8 @@ OF_CAPTURED = {
     "sin": lambda x, c: pnp.sin(c),
     "add": lambda x, c: ops.np.add(c, c),
     "array": lambda x, c: pnp.array(c),
+    "copy": lambda x, c: pnp.copy(c), "zeros_like": lambda x, c: pnp.zeros_like(c),
+    "full_like": lambda x, c: pnp.full_like(c, 1.0),
     "where": lambda x, c: pnp.where(c > 0, c, 0.0),
     "sort": lambda x, c: pnp.sort(c),
     "cumsum": lambda x, c: pnp.cumsum(c),

@@ -3,7 +3,6 @@ a rule. test_escaped.py has values that leave."""
 
 import itertools
 import operator
-import warnings
 
 import numpy as np
 import pytest
@@ -530,76 +529,11 @@ def black_box(define, fresh):
     return make
 
 
-def test_one_call_for_each_example_and_a_warning(black_box):
-    op, calls = black_box("twist(Tensor x, Tensor y) -> Tensor", lambda x, y: x[::-1] * y)
-    with pytest.warns(PerformanceWarning, match="twist"):
-        found = vmap(op)(X, V)
-    equal(found, X[:, ::-1] * V[:, None])
-    assert [x.shape for x, y in calls] == [(4,)] * 3
-    with pytest.warns(PerformanceWarning, match="twist"):
-        equal(vmap(op, (None, 0))(X[0], V), X[0, ::-1] * V[:, None])
-    with pytest.warns(PerformanceWarning, match="twist"):
-        equal(vmap(op, (1, None), 1)(X.T, np.array(2.0)), X.T[::-1] * 2.0)
-
-
-def test_loop_with_several_outputs(black_box):
-    op, _ = black_box("parts(Tensor x) -> (Tensor, Tensor)", lambda x: (x.min(), x * 2))
-    with pytest.warns(PerformanceWarning, match="parts"):
-        low, double = vmap(op, out_dims=(0, 1))(X)
-    equal(low, X.min(1))
-    equal(double, X.T * 2)
-
-
 def test_loop_with_lists_of_arrays(black_box):
     op, _ = black_box("total(Tensor[] xs) -> Tensor", sum)
     c = np.ones(4)
     with pytest.warns(PerformanceWarning, match="total"):
         equal(vmap(lambda x: op([x, c, x * 2]))(X), X * 3 + 1)
-
-
-def test_an_empty_batch_is_an_error(black_box):
-    op, _ = black_box("twist(Tensor x) -> Tensor", lambda x: x[::-1])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PerformanceWarning)
-        with pytest.raises(VmapError, match="twist"):
-            vmap(op)(np.ones((0, 4)))
-
-
-def test_loop_in_place(black_box):
-    def kernel(x, y):
-        x += y
-        return x
-
-    op, _ = black_box("bump_(Tensor(a!) x, Tensor y) -> Tensor(a!)", kernel)
-    x = X.copy()
-    with pytest.warns(PerformanceWarning, match="bump_"):
-        found = vmap(op)(x, V)
-    equal(x, X + V[:, None])
-    assert found is x
-    with pytest.raises(VmapError, match=OUT_OF_PLACE):
-        vmap(op, (None, 0))(X[0].copy(), V)
-
-
-def test_nested_loops_over_examples(black_box):
-    op, calls = black_box("twist(Tensor x) -> Tensor", lambda x: x[::-1])
-    x = np.arange(24.0).reshape(2, 3, 4)
-    with pytest.warns(PerformanceWarning, match="twist"):
-        equal(vmap(vmap(op))(x), x[..., ::-1])
-    assert len(calls) == 6
-    calls.clear()
-    with pytest.warns(PerformanceWarning, match="twist"):
-        vmap(lambda a: vmap(lambda b: op(a))(V))(X)
-    assert len(calls) == 3
-
-
-def test_the_loop_can_be_made_an_error(black_box):
-    op, calls = black_box("twist(Tensor x) -> Tensor", lambda x: x[::-1])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", PerformanceWarning)
-        with pytest.raises(PerformanceWarning, match="twist"):
-            vmap(op)(X)
-    assert calls == []
-    equal(vmap(lambda x: op(np.arange(2.0)) + x, 0)(V[:, None]), np.array([1.0, 0.0]) + V[:, None])
 
 
 # --- draws -----------------------------------------------------------------------------------------------------------
