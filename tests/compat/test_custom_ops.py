@@ -861,9 +861,6 @@ def test_arrays_of_undeclared_type_do_not_lose_gradients_silently(ns):
         func.grad(lambda y: foo(x, {"deep": [y]}).sum())(ONE)
 
 
-# --- what the engine does with gradients -------------------------------------------------------------------
-
-
 # --- output_differentiability ------------------------------------------------------------------------------
 
 
