@@ -49,10 +49,9 @@ def detect_anomaly(check_nan: bool = True) -> Guard:
 
     Examples
     --------
-    >>> import numpy
     >>> import pydispatch.numpy as np
     >>> from pydispatch import Tensor, autograd
-    >>> x = Tensor(numpy.array([1.0, 2.0]), requires_grad=True)
+    >>> x = Tensor([1.0, 2.0], requires_grad=True)
     >>> with autograd.detect_anomaly():
     ...     autograd.backward(np.sum(np.sqrt(x)))
     """

@@ -50,10 +50,9 @@ def backward(
 
     Examples
     --------
-    >>> import numpy
     >>> import pydispatch.numpy as np
     >>> from pydispatch import Tensor, autograd
-    >>> x = Tensor(numpy.array([1.0, 2.0]), requires_grad=True)
+    >>> x = Tensor([1.0, 2.0], requires_grad=True)
     >>> autograd.backward(np.sum(x ** 2))
     >>> x.grad
     Tensor([2., 4.])

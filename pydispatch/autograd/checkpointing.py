@@ -51,10 +51,9 @@ def checkpoint(function: Callable[[*Ts], R], *args: *Ts) -> R:
 
     Examples
     --------
-    >>> import numpy
     >>> import pydispatch.numpy as np
     >>> from pydispatch import Tensor, autograd
-    >>> x = Tensor(numpy.array([0.0, 1.0]), requires_grad=True)
+    >>> x = Tensor([0.0, 1.0], requires_grad=True)
     >>> y = autograd.checkpoint(lambda x: np.sum(np.exp(x) * x), x)
     >>> autograd.grad(y, x)
     (Tensor([1.        , 5.43656366]),)

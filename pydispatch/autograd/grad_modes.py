@@ -30,9 +30,8 @@ def no_grad(function: Any = None) -> Any:
 
     Examples
     --------
-    >>> import numpy
     >>> from pydispatch import Tensor, autograd
-    >>> x = Tensor(numpy.ones(2), requires_grad=True)
+    >>> x = Tensor([1.0, 1.0], requires_grad=True)
     >>> with autograd.no_grad():
     ...     print((x * 2).requires_grad)
     False
@@ -59,9 +58,8 @@ def enable_grad(function: Any = None) -> Any:
 
     Examples
     --------
-    >>> import numpy
     >>> from pydispatch import Tensor, autograd
-    >>> x = Tensor(numpy.ones(2), requires_grad=True)
+    >>> x = Tensor([1.0, 1.0], requires_grad=True)
     >>> with autograd.no_grad(), autograd.enable_grad():
     ...     print((x * 2).requires_grad)
     True
@@ -90,9 +88,8 @@ def inference_mode(mode: Any = True) -> Any:
 
     Examples
     --------
-    >>> import numpy
     >>> from pydispatch import Tensor, autograd
-    >>> x = Tensor(numpy.ones(2), requires_grad=True)
+    >>> x = Tensor([1.0, 1.0], requires_grad=True)
     >>> with autograd.inference_mode():
     ...     y = x * 2
     >>> y.requires_grad
@@ -114,9 +111,8 @@ class set_grad_enabled(_Switch):  # noqa: N801  PyTorch's name
 
     Examples
     --------
-    >>> import numpy
     >>> from pydispatch import Tensor, autograd
-    >>> x = Tensor(numpy.ones(2), requires_grad=True)
+    >>> x = Tensor([1.0, 1.0], requires_grad=True)
     >>> with autograd.set_grad_enabled(False):
     ...     print((x * 2).requires_grad)
     False

@@ -317,10 +317,9 @@ def register_multi_grad_hook(
 
     Examples
     --------
-    >>> import numpy
     >>> import pydispatch.numpy as np
     >>> from pydispatch import Tensor, autograd
-    >>> x = Tensor(numpy.array([1.0, 2.0]), requires_grad=True)
+    >>> x = Tensor([1.0, 2.0], requires_grad=True)
     >>> handle = autograd.register_multi_grad_hook([x], print)
     >>> autograd.backward(np.sum(x ** 2))
     [Tensor([2., 4.])]

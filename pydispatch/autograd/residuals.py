@@ -36,10 +36,9 @@ def saved_tensors_hooks(pack: Callable[[Tensor], Any], unpack: Callable[[Any], T
 
     Examples
     --------
-    >>> import numpy
     >>> import pydispatch.numpy as np
     >>> from pydispatch import Tensor, autograd
-    >>> x = Tensor(numpy.array([1.0, 2.0]), requires_grad=True)
+    >>> x = Tensor([1.0, 2.0], requires_grad=True)
     >>> def pack(tensor):
     ...     return tensor.numpy().astype("float16")
     >>> def unpack(packed):

@@ -95,16 +95,10 @@ _known: dict[str, CustomOp] = {}        # by full name
 
 @overload
 def custom_op(qualname: str, func_or_schema: str) -> None: ...
-
-
 @overload
 def custom_op(qualname: str, func_or_schema: F) -> F: ...
-
-
 @overload
 def custom_op(qualname: str, func_or_schema: None = ...) -> Callable[[F], F]: ...
-
-
 def custom_op(qualname: str, func_or_schema: Callable[..., Any] | str | None = None) -> Any:
     """Define an operator that writes to none of its arguments: `@custom_op("ns::scale")`.
 
@@ -155,12 +149,8 @@ def custom_op(qualname: str, func_or_schema: Callable[..., Any] | str | None = N
 
 @overload
 def impl(qualname: str, *, device_types: str | Iterable[str] = ..., func: F) -> F: ...
-
-
 @overload
 def impl(qualname: str, *, device_types: str | Iterable[str] = ..., func: None = ...) -> Callable[[F], F]: ...
-
-
 def impl(
     qualname: str, *, device_types: str | Iterable[str] = "CPU", func: Callable[..., Any] | None = None
 ) -> Any:
@@ -193,12 +183,8 @@ def impl(
 
 @overload
 def impl_abstract(qualname: str, *, func: F) -> F: ...
-
-
 @overload
 def impl_abstract(qualname: str, *, func: None = ...) -> Callable[[F], F]: ...
-
-
 def impl_abstract(qualname: str, *, func: Callable[..., Any] | None = None) -> Any:
     """Register a fake: a function that computes the shapes and dtypes of an operator's results on arrays without data.
 
@@ -224,12 +210,8 @@ def impl_abstract(qualname: str, *, func: Callable[..., Any] | None = None) -> A
 
 @overload
 def impl_save_for_backward(qualname: str, *, func: F) -> F: ...
-
-
 @overload
 def impl_save_for_backward(qualname: str, *, func: None = ...) -> Callable[[F], F]: ...
-
-
 def impl_save_for_backward(qualname: str, *, func: Callable[..., Any] | None = None) -> Any:
     """Register the first half of a formula: `save(inputs, output)` returns what backward needs, in any pytree.
 
@@ -255,14 +237,10 @@ def impl_save_for_backward(qualname: str, *, func: Callable[..., Any] | None = N
 def impl_backward(
     qualname: str, output_differentiability: Sequence[bool] | None = ..., *, func: F
 ) -> F: ...
-
-
 @overload
 def impl_backward(
     qualname: str, output_differentiability: Sequence[bool] | None = ..., *, func: None = ...
 ) -> Callable[[F], F]: ...
-
-
 def impl_backward(
     qualname: str, output_differentiability: Sequence[bool] | None = None, *, func: Callable[..., Any] | None = None
 ) -> Any:

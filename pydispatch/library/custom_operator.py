@@ -253,16 +253,12 @@ def custom_op(
     device_types: str | Iterable[str] | None = ..., schema: str | None = ..., tags: Iterable[str] | None = ...,
     batchable: bool = ...,
 ) -> CustomOpDef[P, R]: ...
-
-
 @overload
 def custom_op(
     name: str, fn: None = ..., /, *, mutates_args: Iterable[str],
     device_types: str | Iterable[str] | None = ..., schema: str | None = ..., tags: Iterable[str] | None = ...,
     batchable: bool = ...,
 ) -> Callable[[Callable[P, R]], CustomOpDef[P, R]]: ...
-
-
 def custom_op(
     name: str, fn: Callable[..., Any] | None = None, /, *, mutates_args: Iterable[str],
     device_types: str | Iterable[str] | None = None, schema: str | None = None, tags: Iterable[str] | None = None,
@@ -476,12 +472,8 @@ def _operator(op: Target) -> OpOverload:
 
 @overload
 def register_fake(op: Target, fn: Callable[..., Any], /, *, allow_override: bool = ...) -> registrations.Handle: ...
-
-
 @overload
 def register_fake(op: Target, fn: None = ..., /, *, allow_override: bool = ...) -> Callable[[F], F]: ...
-
-
 def register_fake(op: Target, fn: Callable[..., Any] | None = None, /, *, allow_override: bool = True) -> Any:
     """Register a fake: a function that computes the shapes and dtypes of an operator's results on arrays without data.
 
@@ -627,12 +619,8 @@ def _is_view_of_one(schema: Schema) -> bool:
 
 @overload
 def register_vmap(op: Target, fn: Callable[..., Any], /) -> registrations.Handle: ...
-
-
 @overload
 def register_vmap(op: Target, fn: None = ..., /) -> Callable[[F], F]: ...
-
-
 def register_vmap(op: Target, fn: Callable[..., Any] | None = None, /) -> Any:
     """Register a batching rule: `rule(info, in_dims, *args, **kwargs) -> (output, out_dims)`.
 
@@ -695,14 +683,10 @@ def _add_vmap(operator: OpOverload, fn: Callable[..., Any], site: str) -> regist
 def register_kernel(
     op: Target, device_types: str | Iterable[str] | None, fn: Callable[..., Any]
 ) -> registrations.Handle: ...
-
-
 @overload
 def register_kernel(
     op: Target, device_types: str | Iterable[str] | None, fn: None = ...
 ) -> Callable[[F], F]: ...
-
-
 def register_kernel(op: Target, device_types: str | Iterable[str] | None, fn: Callable[..., Any] | None = None) -> Any:
     """Register a kernel for one or more backends. The operator may be defined later.
 

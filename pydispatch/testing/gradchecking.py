@@ -87,10 +87,9 @@ def gradcheck(
 
     Examples
     --------
-    >>> import numpy
     >>> import pydispatch.numpy as np
     >>> from pydispatch import Tensor, testing
-    >>> x = Tensor(numpy.array([1.0, 2.0]), requires_grad=True)
+    >>> x = Tensor([1.0, 2.0], requires_grad=True)
     >>> testing.gradcheck(np.sin, x)
     True
     """
@@ -138,10 +137,9 @@ def gradgradcheck(
 
     Examples
     --------
-    >>> import numpy
     >>> import pydispatch.numpy as np
     >>> from pydispatch import Tensor, testing
-    >>> x = Tensor(numpy.array([1.0, 2.0]), requires_grad=True)
+    >>> x = Tensor([1.0, 2.0], requires_grad=True)
     >>> testing.gradgradcheck(np.sin, x)
     True
     """

@@ -78,12 +78,8 @@ def decomposition_of(operator: OpOverload) -> Decomposition | None:
 
 @overload
 def register_decomposition(operator: OpOverload, function: F) -> F: ...
-
-
 @overload
 def register_decomposition(operator: OpOverload) -> Callable[[F], F]: ...
-
-
 def register_decomposition(operator: OpOverload, function: F | None = None) -> F | Callable[[F], F]:
     """Register `function` as the decomposition of an overload.
 
