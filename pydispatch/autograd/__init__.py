@@ -23,17 +23,18 @@ if TYPE_CHECKING:
         no_grad,
         set_grad_enabled,
     )
+    from pydispatch.autograd.shapes import sum_to
 
 __all__ = [
     "Function", "TapeNode", "backward", "checkpoint", "detect_anomaly", "disable_saved_tensors_hooks",
     "enable_grad", "grad", "inference_mode", "is_grad_enabled",
     "is_inference_mode_enabled", "no_grad", "once_differentiable", "register_multi_grad_hook",
-    "saved_tensors_hooks", "set_grad_enabled",
+    "saved_tensors_hooks", "set_grad_enabled", "sum_to",
 ]
 
 __getattr__, __dir__ = _loading.attributes_on_demand(__name__, globals(), {
     "Function": "function", "once_differentiable": "function", "checkpoint": "checkpointing",
-    "detect_anomaly": "anomaly",
+    "detect_anomaly": "anomaly", "sum_to": "shapes",
 } | dict.fromkeys((
     "enable_grad", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled", "no_grad", "set_grad_enabled",
 ), "grad_modes"))

@@ -14,6 +14,7 @@ from pydispatch._registry.operators import load_all
 from pydispatch._registry.packs import namespaces_of_packs
 from pydispatch._registry.registrations import packets
 from pydispatch.exceptions import OperatorNotFoundError, PackError
+from pydispatch.numpy.declare import FUNCTIONS
 
 FACES = {"numpy": "np", "scipy": "scipy"}
 
@@ -80,9 +81,6 @@ def _object(path: str) -> Any:
 
 
 def _remedy(name: str, head: str, rest: str) -> str:
-    import pydispatch.numpy  # noqa: F401  here, since it takes milliseconds
-    from pydispatch.numpy.declare import FUNCTIONS
-
     if (path := rest if head == "np" and rest else name) in FUNCTIONS:
         return f"numpy.{path} is a function that calls operators, as python -m pydispatch profile SCRIPT shows"
     return meant(name) or "import the module that defines it: --import MODULE"
