@@ -1,7 +1,6 @@
 """The tables of docs/scipy.md."""
 
 from importlib import import_module
-from types import SimpleNamespace
 
 from pydispatch.numpy.declare import COMPOSITE
 from pydispatch.scipy.borrowed import CLASSES, FOR_ARRAYS
@@ -56,10 +55,10 @@ def table() -> list[str]:
 def undeclared(module: str) -> list[str]:
     """Return the functions and classes that a module defines without a declaration, and those of its `linalg`."""
     namespace = import_module(f"pydispatch.scipy.{module}")
-    names = [f"linalg.{name}" for name in getattr(namespace, "linalg", SimpleNamespace(__all__=())).__all__]
-    return sorted([name for name in namespace.__all__
-                   if getattr(getattr(namespace, name), "__module__", "").startswith("pydispatch.")
-                   and f"{module}.{name}" not in FACE.functions] + names)
+    within = {"": namespace} | ({"linalg.": namespace.linalg} if hasattr(namespace, "linalg") else {})
+    return sorted([path + name for path, part in within.items() for name in part.__all__
+                   if getattr(getattr(part, name), "__module__", "").startswith("pydispatch.")
+                   and f"{module}.{path}{name}" not in FACE.functions])
 
 
 def reasons() -> list[str]:

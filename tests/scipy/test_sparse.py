@@ -6,13 +6,17 @@ import scipy.sparse
 import scipy.sparse.linalg
 
 import pydispatch
+import pydispatch.numpy as pnp
 from pydispatch import Tensor, ops
+from pydispatch.exceptions import ConvergenceError
 from pydispatch.func import grad, jvp, vmap
 from pydispatch.scipy import sparse
 from pydispatch.scipy.pack import SCIPY
+from pydispatch.scipy.sparse import linalg
 from pydispatch.scipy.sparse.arrays import Structure
 from pydispatch.testing import gradcheck, gradgradcheck, opcheck
 from pydispatch.tracing import make_fx
+from pydispatch.tree import tree_leaves
 from tests.scipy.samples.linalg import entries, regular
 from tests.together import together
 
@@ -259,5 +263,145 @@ def test_a_structure_that_makes_no_matrix_is_refused(indices, indptr):
 
 
 def test_other_values_are_refused():
-    with pytest.raises(TypeError, match=r"csr_array: found ndarray, expected \(data, indices, indptr\)"):
-        sparse.csr_array(np.eye(2))
+    with pytest.raises(TypeError, match=r"csr_array: found Tensor, expected \(data, indices, indptr\)"):
+        sparse.csr_array(Tensor(np.eye(2)))
+
+
+# --- sums, products of sparse matrices, and their parts --------------------------------------------------------------
+
+
+def test_sparse_results_are_scipys():
+    left, right = matrix(4, 5), matrix(5, 3)
+    ours = sparse.csr_array(left)
+    for found, expected in (
+            (ours @ right, left @ right), (ours + 2 * left, 3 * left), (ours - left[:, ::-1], left - left[:, ::-1]),
+            (-ours / 2, -left / 2), (ours.multiply(np.arange(5.0)), left.multiply(np.arange(5.0)))):
+        np.testing.assert_allclose(found.toarray(), expected.toarray(), rtol=1e-14)
+    np.testing.assert_allclose(ours.diagonal(), left.diagonal())
+    for axis in (None, 0, 1):
+        np.testing.assert_allclose(ours.sum(axis), left.sum(axis))
+    places = (np.array([1, 0, 1]), np.array([2, 0, 2]))
+    np.testing.assert_array_equal(sparse.csr_array((np.array([1.0, 2.0, 4.0]), places)).toarray(),
+                                  [[2, 0, 0], [0, 0, 5]])
+    assert ours.tocsc().shape == (4, 5)         # a method of SciPy's
+
+
+def tracked(*arrays):
+    return [Tensor(np.array(x), requires_grad=True) for x in arrays]
+
+
+def test_sparse_results_have_gradients():
+    left, right = sparse.csr_array(matrix(2, 3)), sparse.csr_array(matrix(3, 2))
+
+    def parts(one, other):
+        a, b = left.with_data(one), right.with_data(other)
+        return (a @ b).data, (a.T - 2 * b).data, a.diagonal(), a.sum(), b.sum(1), linalg.norm(a), linalg.norm(b, 1)
+
+    gradcheck(parts, tracked(left.data, right.data), check_forward_ad=True)
+    stack = np.stack([left.data, 2 * left.data])
+    found = vmap(lambda one: (left.with_data(one) @ right).data)(stack)
+    np.testing.assert_allclose(found[1], 2 * found[0])
+
+
+# --- sparse.linalg ---------------------------------------------------------------------------------------------------
+
+N = 4
+DIAGONAL, BESIDE = np.linspace(2.5, 4, N), np.linspace(-1, -0.6, N - 1)
+B = np.linspace(1, 2, N)
+
+
+def symmetric(diagonal, beside):
+    """Return a tridiagonal matrix."""
+    i = np.arange(N)
+    return sparse.csr_array((pnp.concatenate([diagonal, beside, beside]),
+                             (np.concatenate([i, i[:-1], i[1:]]), np.concatenate([i, i[1:], i[:-1]]))))
+
+
+SYMMETRIC = symmetric(DIAGONAL, BESIDE)
+METHODS = ("bicg", "bicgstab", "cg", "cgs", "gcrotmk", "gmres", "lgmres", "minres", "qmr", "tfqmr")
+MATRICES = {
+    "csr_array": lambda d: SYMMETRIC.with_data(d),
+    "array": lambda d: SYMMETRIC.with_data(d).toarray(),
+    "function": lambda d: lambda x: SYMMETRIC.with_data(d) @ x,
+    "LinearOperator": lambda d: linalg.LinearOperator(
+        (N, N), lambda x: SYMMETRIC.with_data(d) @ x, lambda x: SYMMETRIC.with_data(d).T @ x, dtype=float),
+    "aslinearoperator": lambda d: linalg.aslinearoperator(SYMMETRIC.with_data(d)),
+}
+
+
+@together("method", METHODS)
+def test_iterations_solve_and_have_gradients(method):
+    def solve(data, b):
+        x, info = getattr(linalg, method)(SYMMETRIC.with_data(data), b, rtol=1e-13)
+        assert info == 0
+        return x
+
+    expected = np.linalg.solve(SYMMETRIC.toarray(), B)
+    np.testing.assert_allclose(solve(Tensor(SYMMETRIC.data), B), expected, rtol=1e-11)
+    np.testing.assert_array_equal(getattr(linalg, method)(SYMMETRIC.to_scipy(), B)[0],
+                                  getattr(scipy.sparse.linalg, method)(SYMMETRIC.to_scipy(), B)[0])
+    gradcheck(solve, tracked(SYMMETRIC.data, B))
+
+
+@together("kind", MATRICES)
+def test_iterations_take_matrices_of_every_kind(kind):
+    def solve(data, b):
+        return linalg.cg(MATRICES[kind](data), b, rtol=1e-13)[0]
+
+    gradcheck(solve, tracked(SYMMETRIC.data, B), check_forward_ad=True)
+    _, slope = jvp(lambda b: solve(SYMMETRIC.data, b), (B,), (B,))
+    np.testing.assert_allclose(slope, np.linalg.solve(SYMMETRIC.toarray(), B), rtol=1e-10)
+
+
+def test_iterations_that_do_not_converge_are_refused():
+    with pytest.raises(ConvergenceError, match="cg returned info=1"):
+        linalg.cg(SYMMETRIC, Tensor(B), maxiter=1)
+
+
+PROBLEMS = {
+    "splu": (lambda d, b: linalg.splu(SYMMETRIC.with_data(d)).solve(b, "T"), (SYMMETRIC.data, B)),
+    "factorized": (lambda d, b: linalg.factorized(SYMMETRIC.with_data(d))(b), (SYMMETRIC.data, B)),
+    "spsolve_triangular": (lambda d, b: linalg.spsolve_triangular(SYMMETRIC.with_data(d), b), (SYMMETRIC.data, B)),
+    "spsolve_triangular, unit": (lambda d, b: linalg.spsolve_triangular(
+        SYMMETRIC.with_data(d), b, False, unit_diagonal=True), (SYMMETRIC.data, B)),
+    "expm_multiply": (lambda d, b: linalg.expm_multiply(SYMMETRIC.with_data(d), b), (SYMMETRIC.data, B)),
+    "expm_multiply at times": (lambda d, b: linalg.expm_multiply(SYMMETRIC.with_data(d), b, 0, 1, 3),
+                               (SYMMETRIC.data, B)),
+    "eigsh": (lambda d, e: linalg.eigsh(symmetric(d, e), 2), (DIAGONAL, BESIDE)),
+    "eigsh, sigma": (lambda d, e: linalg.eigsh(symmetric(d, e), 2, sigma=0, return_eigenvectors=False),
+                     (DIAGONAL, BESIDE)),
+    "eigsh, M": (lambda d, e: linalg.eigsh(symmetric(d, e), 2, symmetric(d * 0.1 + 1, e * 0.1)), (DIAGONAL, BESIDE)),
+    "svds": (lambda d: linalg.svds(SYMMETRIC.with_data(d), 2), (SYMMETRIC.data + np.arange(10) / 9,)),
+}
+
+
+QUICK = ("splu", "spsolve_triangular", "expm_multiply", "eigsh, sigma")
+
+
+@pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
+                                  for name in PROBLEMS])
+def test_functions_of_matrices_have_gradients(name):
+    function, arrays = PROBLEMS[name]
+    gradcheck(function, tracked(*arrays), check_forward_ad=True)
+    stack = np.stack([arrays[0], 1.1 * arrays[0]])
+    found = tree_leaves(vmap(lambda x: function(x, *arrays[1:]))(stack))
+    for example, leaf in enumerate(tree_leaves(function(stack[1], *arrays[1:]))):
+        np.testing.assert_allclose(found[example][1], leaf, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_functions_of_matrices_have_second_derivatives(name):
+    function, arrays = PROBLEMS[name]
+    gradgradcheck(function, tracked(*arrays))
+
+
+def test_values_are_scipys():
+    theirs, large = SYMMETRIC.to_scipy(), sparse.csr_array(matrix(30, 30))
+    np.testing.assert_allclose(linalg.eigsh(SYMMETRIC, 2)[0], scipy.sparse.linalg.eigsh(theirs, 2)[0], rtol=1e-12)
+    np.testing.assert_allclose(linalg.svds(SYMMETRIC, 2)[1], scipy.sparse.linalg.svds(theirs, 2)[1], rtol=1e-12)
+    for factor in (-9, -0.01, 3):
+        np.testing.assert_allclose(linalg.expm_multiply(factor * large, np.ones(30)),
+                                   scipy.sparse.linalg.expm_multiply(factor * large.to_scipy(), np.ones(30)), rtol=1e-9)
+    for ord in (None, "fro", 1, -1, np.inf, -np.inf):
+        np.testing.assert_allclose(linalg.norm(SYMMETRIC, ord), scipy.sparse.linalg.norm(theirs, ord), rtol=1e-14)

@@ -7,8 +7,9 @@ are stored, and are never dense.
 """
 
 from pydispatch._loading import only_public
-from pydispatch.scipy.sparse import linalg
-from pydispatch.scipy.sparse.arrays import csr_array, from_scipy, matmat, matvec
+from pydispatch.scipy.borrowed import publish
+from pydispatch.scipy.sparse import linalg  # noqa: F401
+from pydispatch.scipy.sparse.arrays import csr_array, from_scipy, matmat, matvec  # noqa: F401
 
-__all__ = ["csr_array", "from_scipy", "linalg", "matmat", "matvec"]
+__all__ = publish("sparse", globals(), ("csr_array", "from_scipy", "linalg", "matmat", "matvec"))
 __dir__ = only_public(globals())

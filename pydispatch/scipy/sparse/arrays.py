@@ -238,13 +238,15 @@ SCIPY.declare(
 class csr_array:  # noqa: N801  SciPy's name
     """A sparse matrix: `csr_array((data, indices, indptr), shape=(m, n))`, or `csr_array(matrix)` of SciPy's.
 
-    `A @ x` takes vectors, matrices and stacks of matrices.
+    `A @ x` takes vectors, matrices, stacks of matrices, and sparse matrices. Numbers and elements of arrays multiply
+    the values: `A * 2`, `A.multiply(x)`. Sums and differences are sparse. Other methods are SciPy's, for constants.
 
     Parameters
     ----------
     arg1
-        A tuple of values, columns and starts of rows, or a sparse array. The values may be a Tensor. With more than
-        one axis, they are a stack of matrices of one structure.
+        A tuple of values, columns and starts of rows, a tuple `(data, (rows, columns))`, whose values at the same
+        position are added, a sparse array, or a NumPy array. The values may be a Tensor. With more than one axis, they
+        are a stack of matrices of one structure.
     shape
         Shape of one matrix. By default, it is as small as the positions allow.
 
@@ -272,6 +274,11 @@ class csr_array:  # noqa: N801  SciPy's name
             data, self.structure = csr.data.copy(), Structure(csr.indices, csr.indptr, csr.shape)
         elif isinstance(arg1, csr_array):
             data, self.structure = arg1.data, arg1.structure
+        elif isinstance(arg1, np.ndarray):
+            csr = sparse.csr_array(arg1)
+            data, self.structure = csr.data, Structure(csr.indices, csr.indptr, csr.shape)
+        elif isinstance(arg1, tuple) and len(arg1) == 2 and isinstance(arg1[1], tuple):
+            data, self.structure = summed(as_nonscalar(arg1[0]), arg1[1], shape)
         elif isinstance(arg1, tuple) and len(arg1) == 3:
             data, indices, indptr = arg1
             indices = np.asarray(indices)
@@ -328,7 +335,14 @@ class csr_array:  # noqa: N801  SciPy's name
         structure, order = self.structure.transposed
         return self.of_structure(ops.np.take(self.data, order, -1), structure)
 
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name in self.__slots__:
+            raise AttributeError(f"csr_array has no attribute {name!r}")
+        return getattr(self.to_scipy(), name)
+
     def __matmul__(self, x: Any) -> Any:
+        if sparse.issparse(x) or isinstance(x, csr_array):
+            return matched(self, csr_array(x))
         x = as_nonscalar(x)
         if x.ndim == 1:
             return ops.np.getitem(self @ ops.np.expand_dims(x, -1), (..., 0))
@@ -340,6 +354,54 @@ class csr_array:  # noqa: N801  SciPy's name
             return self.T @ x
         return ops.np.swapaxes(self.T @ ops.np.swapaxes(x, -1, -2), -1, -2)
 
+    dot = __matmul__
+
+    def __mul__(self, factor: Any) -> csr_array:
+        return self.of_structure(self.data * factor, self.structure)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: Any) -> csr_array:
+        return self.of_structure(self.data / divisor, self.structure)
+
+    def __neg__(self) -> csr_array:
+        return self * -1
+
+    def __add__(self, other: Any) -> csr_array:
+        other = csr_array(other)
+        if other.shape != self.shape:
+            raise ValueError(f"inconsistent shapes: {self.shape} and {other.shape}")
+        data = ops.np.concatenate([as_nonscalar(x.data) for x in (self, other)], -1)
+        places = [np.concatenate(each) for each in ((self.structure.rows, other.structure.rows),
+                                                    (self.indices, other.indices))]
+        return csr_array((data, tuple(places)), self.shape)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> csr_array:
+        return self + -csr_array(other)
+
+    def __rsub__(self, other: Any) -> csr_array:
+        return csr_array(other) - self
+
+    def multiply(self, other: Any) -> csr_array:
+        """Multiply each stored value by the element of an array at its position."""
+        other = ops.np.broadcast_to(as_nonscalar(other), self.shape)
+        return self * ops.np.index(other, (self.structure.rows, self.indices))
+
+    def diagonal(self) -> Any:
+        """Return the diagonal, with its zeros."""
+        kept = np.flatnonzero(self.structure.rows == self.indices)
+        found = np.zeros((len(kept), min(self.shape)))
+        found[np.arange(len(kept)), self.indices[kept]] = 1
+        return ops.np.matmul(ops.np.take(self.data, kept, -1), found)
+
+    def sum(self, axis: int | None = None) -> Any:
+        """Return the sum of all elements, or those of columns (axis 0) or rows."""
+        if axis is None:
+            return ops.np.sum(self.data, -1)
+        return (self.T if axis % 2 == 0 else self) @ np.ones(self.shape[axis % 2])
+
     def toarray(self) -> Any:
         """Return the dense matrix, with its zeros."""
         return self @ np.eye(self.shape[1], dtype=self.dtype)
@@ -350,6 +412,35 @@ class csr_array:  # noqa: N801  SciPy's name
 
     def __repr__(self) -> str:
         return f"csr_array({self.data!r}, {self.structure!r})"
+
+
+def summed(data: Any, places: tuple[Any, ...], shape: Any) -> tuple[Any, Structure]:
+    """Return the values in the order of a new structure. Those at the same position are added."""
+    rows, columns = map(np.asarray, places)
+    if shape is None:
+        shape = tuple([int(x.max(initial=-1)) + 1 for x in (rows, columns)])
+    order = np.lexsort((columns, rows))
+    rows, columns = rows[order], columns[order]
+    is_first = np.append(True, (np.diff(rows) != 0) | (np.diff(columns) != 0))[:len(rows)]
+    data = ops.np.take(data, order, -1)
+    starts = np.flatnonzero(is_first)
+    if len(starts) < len(rows):
+        adding = Structure(np.arange(len(rows)), np.append(starts, len(rows)), (len(starts), len(rows)))
+        data = ops.np.getitem(product(np.ones(len(rows)), ops.np.expand_dims(data, -1), adding), (..., 0))
+    counts = np.bincount(rows[starts], minlength=shape[0])
+    return data, Structure(columns[starts], np.append(0, counts.cumsum()), shape)
+
+
+def matched(left: csr_array, right: csr_array) -> csr_array:
+    """Return the product of sparse matrices, whose values are sums of products of theirs."""
+    if left.shape[1] != right.shape[0]:
+        raise ValueError(f"matmul: dimension mismatch, {left.shape} and {right.shape}")
+    counts = np.diff(right.indptr)[left.indices]        # of the products with each value on the left
+    first = np.repeat(np.arange(left.nnz), counts)
+    within = np.arange(len(first)) - np.repeat(np.append(0, counts.cumsum())[:-1], counts)
+    second = np.repeat(right.indptr[left.indices], counts) + within
+    data = ops.np.take(left.data, first, -1) * ops.np.take(right.data, second, -1)
+    return csr_array((data, (left.structure.rows[first], right.indices[second])), (left.shape[0], right.shape[1]))
 
 
 register_pytree_node(csr_array, lambda matrix: ((matrix.data,), matrix.structure),
