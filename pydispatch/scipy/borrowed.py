@@ -20,7 +20,7 @@ import operator
 import warnings
 from collections.abc import Callable, Iterable
 from contextvars import Context
-from functools import partial
+from functools import cached_property, partial
 from importlib import import_module
 from importlib.machinery import SourceFileLoader
 from threading import RLock
@@ -399,9 +399,11 @@ class Borrowed:
     def __init__(self, original: Any) -> None:
         self.__name__ = original.__name__
         self.__doc__ = original.__doc__
-        if isinstance(original, FunctionType):
-            self.__signature__ = inspect.signature(original)
         self.original = original
+
+    @cached_property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self.original)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not any(isinstance(leaf, Tensor) for leaf in tree_leaves((args, kwargs))):

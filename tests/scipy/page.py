@@ -7,6 +7,7 @@ from pydispatch.scipy.borrowed import CLASSES, FOR_ARRAYS
 from pydispatch.scipy.pack import FACE, FAMILIES, PASSED_ON, SOLVERS
 from tests.numpy.page import KINDS_IN_ORDER
 from tests.pages import with_tables
+from tests.scipy import families  # noqa: F401  declares all functions
 
 KINDS = (*KINDS_IN_ORDER, FOR_ARRAYS)
 OF_STRUCTURES = ("sparse", "interpolate")
@@ -42,7 +43,6 @@ def listed(names: list[str]) -> str:
 def table() -> list[str]:
     rows = ["| family | what it is | functions |", "|---|---|---|"]
     for family in (*FAMILIES, *SOLVERS):
-        import_module(f"pydispatch.scipy.{family}")
         kinds = {**{kind: within(family, kind) for kind in KINDS},
                  COMPOSITE: sorted(within(family, COMPOSITE) + classes_of(family)),
                  "operator on functions": undeclared(family) if family in SOLVERS else [],
@@ -55,8 +55,8 @@ def table() -> list[str]:
 def undeclared(module: str) -> list[str]:
     """Return the functions and classes that a module defines without a declaration, and those of its `linalg`."""
     namespace = import_module(f"pydispatch.scipy.{module}")
-    within = {"": namespace} | ({"linalg.": namespace.linalg} if hasattr(namespace, "linalg") else {})
-    return sorted([path + name for path, part in within.items() for name in part.__all__
+    parts = {"": namespace} | ({"linalg.": namespace.linalg} if hasattr(namespace, "linalg") else {})
+    return sorted([path + name for path, part in parts.items() for name in part.__all__
                    if getattr(getattr(part, name), "__module__", "").startswith("pydispatch.")
                    and f"{module}.{path}{name}" not in FACE.functions])
 

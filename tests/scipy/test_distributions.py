@@ -13,6 +13,7 @@ from pydispatch.func import grad, vmap
 from pydispatch.numpy.declare import REFUSED
 from pydispatch.scipy import stats
 from pydispatch.scipy.pack import FACE
+from tests.scipy import families  # noqa: F401  declares all methods
 from tests.together import together
 
 SHAPES: dict[str, tuple[float, ...]] = {

@@ -3,7 +3,6 @@
 import inspect
 import operator
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -33,6 +32,7 @@ from tests.numpy.calls import (
     quietly,
 )
 from tests.numpy.samples.sample import Sample
+from tests.scipy import families  # noqa: F401  declares all functions
 from tests.scipy.samples import SAMPLES
 from tests.scipy.test_classes import CALLS as CALLS_OF_CLASSES
 from tests.scipy.test_distributions import CALLS as CALLS_OF_POINTS
@@ -42,7 +42,6 @@ from tests.scipy.test_statistics import CALLS as CALLS_OF_TESTS
 from tests.together import together
 
 load_all("scipy")
-import_module("pydispatch.scipy.integrate")       # which has solvers, and functions of samples
 
 CALLS = [pytest.param(sample, id=repr(sample)) for samples in SAMPLES.values() for sample in samples]
 WITH_ARRAYS = [call for call in CALLS if any(map(is_array, tree_leaves(call.values[0][1:3])))]

@@ -14,6 +14,7 @@ from pydispatch import Tensor, ops
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func import grad, jacfwd, vmap
 from pydispatch.scipy import stats
+from pydispatch.scipy.stats import scipys
 from tests.scipy.samples.sample import between
 from tests.together import together
 
@@ -257,3 +258,15 @@ def test_a_family_brings_the_operators_of_its_formulas():
             "print(stats.multivariate_normal.pdf(Tensor(np.zeros(2)), np.zeros(2), np.eye(2)))")
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert float(found.stdout) == pytest.approx(1 / (2 * np.pi))
+
+
+def test_the_first_access_to_a_method_declares_all(monkeypatch):
+    declared = []
+    monkeypatch.setattr(scipys, "declare_methods", lambda distribution: (
+        declared.append(distribution.name), vars(distribution).update(pdf="ours")))
+    made = scipys.make_scipys("gumbel_r")
+    assert made.name == "gumbel_r"
+    assert not declared
+    assert made.pdf == "ours"
+    assert made.support() == (-np.inf, np.inf)      # SciPy's
+    assert declared == ["gumbel_r"]

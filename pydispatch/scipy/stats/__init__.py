@@ -18,7 +18,7 @@ from pydispatch.scipy.stats import vectors as _vectors
 from pydispatch.scipy.stats.distributions import Distribution as _Distribution
 from pydispatch.scipy.stats.distributions import Methods as _Methods
 from pydispatch.scipy.stats.scipys import declare_moments as _declare_moments
-from pydispatch.scipy.stats.scipys import declare_scipys as _declare_scipys
+from pydispatch.scipy.stats.scipys import make_scipys as _make_scipys
 
 
 def _public_names() -> dict[str, Any]:
@@ -30,7 +30,7 @@ def _public_names() -> dict[str, Any]:
     for value in ours.values():
         if isinstance(value, _Distribution):
             _declare_moments(value)
-    return {name: _declare_scipys(name) for name in theirs if name not in ours} | ours
+    return {name: _make_scipys(name) for name in theirs if name not in ours} | ours
 
 
 _borrow("stats", """

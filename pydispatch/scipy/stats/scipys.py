@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from math import inf, nan
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ from pydispatch.scipy.stats.distributions import (
     with_signature,
 )
 
+declaring = RLock()
 add, divide, log, subtract, where = LIBRARY.operators("add", "divide", "log", "subtract", "where")
 
 
@@ -48,6 +50,20 @@ class ScipysDistribution(Distribution):
         scipys = getattr(stats, name)
         shapes = tuple([Parameter(shape.strip()) for shape in (scipys.shapes or "").split(",") if shape])
         super().__init__(name, shapes, nan, nan, nan, scipys.__doc__)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or not self.declare():
+            return super().__getattr__(name)
+        return getattr(self, name)
+
+    def declare(self) -> bool:
+        """Declare the methods, unless that is done. The first access to one calls this, as an import has no time."""
+        with declaring:
+            is_new = not self.__dict__.get("is_declared")
+            if is_new:
+                declare_methods(self)
+                self.__dict__["is_declared"] = True
+        return is_new
 
     @cached_property
     def formulas(self) -> Any:
@@ -146,10 +162,15 @@ def copied_distribution(scipys: Any) -> Any:
     return getattr(copy_of(type(scipys).__module__), scipys.name)
 
 
-def declare_scipys(name: str) -> Distribution:
-    """Declare the methods of a distribution by SciPy's formulas. Refuse those that SciPy computes numerically."""
+def make_scipys(name: str) -> ScipysDistribution:
+    """Return a distribution by SciPy's formulas."""
     is_discrete = isinstance(getattr(stats, name), stats.rv_discrete)
-    distribution = (ScipysDiscreteDistribution if is_discrete else ScipysDistribution)(name)
+    return (ScipysDiscreteDistribution if is_discrete else ScipysDistribution)(name)
+
+
+def declare_methods(distribution: ScipysDistribution) -> None:
+    """Declare the methods of a distribution by SciPy's formulas. Refuse those that SciPy computes numerically."""
+    name, is_discrete = distribution.name, isinstance(distribution, DiscreteDistribution)
     ending, first = ("pmf", "k") if is_discrete else ("pdf", "x")
     formula = distribution.formula
     methods = {
@@ -177,7 +198,6 @@ def declare_scipys(name: str) -> Distribution:
             add_method(distribution, method, with_signature(method, of, function))
     add_refusals(distribution, refused)
     declare_moments(distribution)
-    return distribution
 
 
 def declare_moments(distribution: Distribution) -> None:
