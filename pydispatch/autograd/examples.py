@@ -77,10 +77,12 @@ class ExampleContext:
         self.materialize = value
 
 
-def split_for_numpy(what: str, function: Callable[..., Any], n_values: int | None = None) -> Callable[..., Any]:
+def split_for_numpy(
+    what: str, function: Callable[..., Any], n_values: int | None = None, *, warns: bool = True,
+) -> Callable[..., Any]:
     """Make a user's `function(ctx, *values)` run on each example if it converts values of a vmap to NumPy arrays.
 
-    `n_values`, if known, makes it faster.
+    `n_values`, if known, makes it faster. It warns of the loop if `warns` is set.
     """
 
     def run(ctx: Any, *values: Any) -> Any:
@@ -90,7 +92,8 @@ def split_for_numpy(what: str, function: Callable[..., Any], n_values: int | Non
             interpreter = _core.innermost_transform_now()
             if not isinstance(interpreter, Vmap) or interpreter.batch_size == 0:
                 raise
-        warn_of_loop(what, "write it with operators")
+        if warns:
+            warn_of_loop(what, "write it with operators")
         context = _split_context(ctx, interpreter)
         return on_each_example(interpreter, lambda number, *parts: run(context(number), *parts), values)
 

@@ -61,6 +61,18 @@ class LazyModule(ModuleType):
         names: list[str] = self.__getattr__("__all__")
         return names
 
+    def loaded(self) -> dict[str, Any]:
+        """Return the names that were used so far."""
+        names: dict[str, Any] = ModuleType.__dict__["__dict__"].__get__(self)
+        return names
+
+    @property
+    def __dict__(self) -> dict[str, Any]:       # type: ignore[override]
+        """All names, for `vars`."""
+        for name in dir(self):
+            getattr(self, name)
+        return self.loaded()
+
 
 class DistributionModule(ModuleType):
     """A submodule of `scipy.stats`, whose functions are the methods of the distribution."""

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+import numpy
+
 import pydispatch.numpy as np
 
 __all__ = ["concatenate", "eigh", "hstack", "make_diagonal", "stack", "vstack", "where"]
@@ -26,10 +28,11 @@ stack, vstack = of_iterable(np.stack), of_iterable(np.vstack)
 
 
 def where(condition: Any, *args: Any, **kwargs: Any) -> Any:
-    """Choose between elements as `numpy.where`. A bool chooses between Python numbers or lists, unchanged."""
-    chosen = np.where(condition, *args, *[kwargs[name] for name in ("x", "y") if name in kwargs])
-    values = [*args, *kwargs.values()]
-    return chosen.tolist() if type(condition) is bool and not any(hasattr(v, "dtype") for v in values) else chosen
+    """Choose between elements as `numpy.where`. Return numbers and lists of Python if no argument is an array."""
+    values = (condition, *args, *[kwargs[name] for name in ("x", "y") if name in kwargs])
+    chosen = np.where(*values)
+    has_array = len(values) == 1 or any(hasattr(value, "dtype") for value in values)
+    return chosen if has_array or not isinstance(chosen, numpy.ndarray) else chosen.tolist()
 
 
 def make_diagonal(D: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:

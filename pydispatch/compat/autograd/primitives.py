@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial, reduce
 from itertools import count, islice
+from types import FunctionType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -25,8 +26,8 @@ from pydispatch.autograd.function import BatchedFunction
 from pydispatch.autograd.transposing import Results, transposed
 from pydispatch.compat.autograd import LazyModule
 from pydispatch.compat.autograd.derivatives import as_floats, conjugate, make_vjp, subval, subvals
-from pydispatch.compat.autograd.spaces import vspace
-from pydispatch.exceptions import AutogradError, ConversionError, UnsupportedError
+from pydispatch.compat.autograd.spaces import match_complex, vspace
+from pydispatch.exceptions import AutogradError, ConversionError, DataDependentError, UnsupportedError
 from pydispatch.func.concrete import concrete_value, is_traced
 from pydispatch.tree import n_leaves, tree_flatten, tree_map, tree_unflatten
 
@@ -50,8 +51,14 @@ def isbox(x: Any) -> bool:
 
 
 def getval(x: Any) -> Any:
-    """Return the value without derivatives: arrays and numbers of NumPy."""
-    return tree_map(lambda leaf: _number(concrete_value(leaf)) if isinstance(leaf, Tensor) else leaf, x)
+    """Return the value without derivatives: arrays and numbers of NumPy.
+
+    Raise ConversionError for a batched value. A rule that asks for one then runs on each example.
+    """
+    try:
+        return tree_map(lambda leaf: _number(concrete_value(leaf)) if isinstance(leaf, Tensor) else leaf, x)
+    except DataDependentError as error:
+        raise ConversionError(*error.args) from error
 
 
 def untraced(x: Any) -> Any:
@@ -238,8 +245,9 @@ class PrimitiveCall(CustomDerivative):
             output = self.fun.fun(*args, **kwargs)
         if (_core.is_array(output) and output.dtype.kind in "fc") or self.fun not in primitive_vjps:
             return output
-        return tree_map(lambda leaf: np.asarray(leaf)[()] if isinstance(leaf, (float, complex)) else leaf,
-                        as_floats(output))
+        if isinstance(output, (int, np.ndarray, np.integer, np.bool)):
+            output = as_floats(output)      # integers in a container are constants, such as positions
+        return tree_map(lambda leaf: np.asarray(leaf)[()] if isinstance(leaf, (float, complex)) else leaf, output)
 
     def setup(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         """Save all leaves of the arguments and the result, for the rules to use."""
@@ -273,7 +281,8 @@ class PrimitiveCall(CustomDerivative):
         try:
             return self._gradients(ctx, *grads)
         except ConversionError:
-            found: tuple[Any, ...] = split_for_numpy(f"the VJP of {self.label}", self._gradients)(ctx, *grads)
+            each = split_for_numpy(f"the VJP of {self.label}", self._gradients, warns=False)    # as HIPS's jacobian
+            found: tuple[Any, ...] = each(ctx, *grads)
             return found
 
     def _gradients(self, ctx: Any, *grads: Any) -> tuple[Any, ...]:
@@ -322,6 +331,8 @@ def _checked(name: str, i: int, gradient: Any, arg: Any) -> Any:
                             "return a gradient of the argument's shape: numpy_vjps.unbroadcast_f sums one")
     if not _core.is_array(gradient):
         gradient = tree_map(lambda leaf: np.float64(leaf) if isinstance(leaf, (int, float)) else leaf, gradient)
+    if _core.is_array(gradient) and gradient.dtype.kind == "c":
+        gradient = match_complex(arg, gradient)
     gradient = conjugate(gradient)
     return Tensor(gradient) if isinstance(gradient, (np.ndarray, np.generic)) else gradient
 
@@ -436,14 +447,16 @@ def _rule(rules: dict[int, Any], argnum: int, kind: str, fun: Callback) -> Any:
 
 
 def _as_primitive(fun: Any, name: str) -> Any:
-    """Return a function that can be given rules: a primitive, or the one that replaces a function of a namespace here.
+    """Return what gets the rules of a function: for one of the namespaces here, the primitive that replaces it.
 
-    Its vjp is that of the function until it gets another one.
+    The vjp of that primitive is the function's until it gets another one. As in HIPS, rules of a function that is not a
+    primitive are not used, because what it calls is differentiated.
     """
-    if getattr(fun, "_is_autograd_primitive", False):
+    is_other = isinstance(fun, FunctionType) and str(fun.__module__).partition(".")[0] != "pydispatch"
+    if is_other or getattr(fun, "_is_autograd_primitive", False):
         return fun
     places = [(module, key) for module in [*sys.modules.values()] if isinstance(module, LazyModule)
-              for key, value in vars(module).items() if value is fun]
+              for key, value in module.loaded().items() if value is fun]
     if not places and fun not in replaced:
         raise UnsupportedError(f"{name}: {getattr(fun, '__name__', fun)} is {_core.a_type(fun)}, expected a primitive "
                                f"or a function of compat.autograd's numpy or scipy\n"

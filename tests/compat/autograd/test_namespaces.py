@@ -77,7 +77,8 @@ def test_importing_loads_nothing_else():
 def test_where_keeps_numbers_of_python():
     assert type(np.where(True, 1, 2)) is int
     assert np.where(False, 1, y=2.5) == 2.5
-    assert np.where(True, [1], [2]) == [1]
+    assert np.where(True, [1], [2]) == np.where([True], [1], [2]) == [1]
+    assert np.where([True, False])[0].tolist() == [0]
     assert_allclose(np.where(condition=[True, False], x=numpy.ones(2), y=0.0), [1, 0])
     assert_allclose(grad(lambda x: np.sum(np.where(x > 1, x**2, x)))(numpy.array([0.5, 3.0])), [1, 6])
 
@@ -135,3 +136,8 @@ def test_convolutions_pair_sum_and_convolve_axes(mode):
         convolve(a, b, mode="other")
     with pytest.raises(ValueError, match="larger"):
         convolve(numpy.ones((2, 5)), numpy.ones((3, 4)), mode="valid")
+
+
+def test_vars_holds_all_names():
+    assert vars(np)["exp"] is np.exp
+    assert set(np.__all__) <= {*vars(np)}
