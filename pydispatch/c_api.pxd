@@ -41,7 +41,7 @@ cdef extern from *:
 
 
 cdef inline int import_pydispatch() except -1:
-    """Find the C API; ImportError if the installed pydispatch has another one than this module was compiled with."""
+    """Find the C API; ImportError if the installed pydispatch's differs from the one that this module was compiled with."""
     global pydispatch_c_api
     cdef const PydispatchCApi* found = <const PydispatchCApi*>PyCapsule_Import(PYDISPATCH_C_API_NAME, False)
     if found.major != PYDISPATCH_C_API_MAJOR or found.minor < PYDISPATCH_C_API_MINOR:

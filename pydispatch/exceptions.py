@@ -55,7 +55,7 @@ class StaleOperatorError(DispatchError, RuntimeError):
 
 
 class StateOrderError(DispatchError, RuntimeError):
-    """A guard was left that is not the innermost one, or in another context than it was entered in."""
+    """A guard was left that is not the innermost one, or not in the context in which it was entered."""
 
 
 class AutogradError(DispatchError, RuntimeError):

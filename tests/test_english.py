@@ -41,6 +41,7 @@ TRANSLATED = {      # the phrase, and what to write
     rf"an? (?:array|scalar|ufunc|mask|function|number|error) of {LIBRARY}'s": "a NumPy array",
     r"a text(?! signature)": "text", r"taken for an?": "mistaken for", r"only each \w+th": "only every",
     r"(?:derivatives?|differentiate|gradients?) by (?:its|the) (?:argument|parameter)s?": "with respect to",
+    r"another (?!one\b)[\w ]{1,24} than": "differs from, other than",
     r"those of no": "without a", r"as far as (?:is|can be) known": "if it is known",
 }
 CODE = re.compile(r"``.*?``|`[^`]*`", re.DOTALL)

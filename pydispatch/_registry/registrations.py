@@ -523,7 +523,7 @@ def install(name: OperatorName, handle: H, *others: OperatorHandle) -> H:
 
 
 def is_outside(handle: Handle) -> bool:
-    """Return whether other code than this package made a registration."""
+    """Return whether code outside this package made a registration."""
     return not str(getattr(handle.site, "module", "") or handle.site).startswith("pydispatch.")
 
 

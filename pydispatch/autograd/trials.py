@@ -115,7 +115,7 @@ class _Trial:
             undo(changes)
 
     def run(self, step: int) -> list[np.ndarray]:
-        """Return the arrays among the results of a run, with other data than in other steps."""
+        """Return the arrays among the results of a run, with data that differs from other steps."""
         data: dict[int, tuple[Tensor, Tensor]] = {}         # by the id of a Tensor: the value that is used instead
         flags = iter(self._flags)
 

@@ -56,7 +56,7 @@ def register_array_api(
         Functions to use instead of the namespace's own, by names such as "linalg.svd". Each gets the namespace as its
         first argument.
     without
-        Names that the namespace uses for other functions than NumPy. They are left out.
+        Names that NumPy uses for different functions. They are left out.
 
     Returns
     -------

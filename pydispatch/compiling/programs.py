@@ -430,8 +430,8 @@ class OnMadeUpData(DispatchMode):
         if isinstance(func, HigherOrderOperator):
             if self.bodies_reshape and any(layouts_of(filter(_core.is_array, tree_leaves(args)))):
                 raise CompilationError(
-                    f"compile: a body of {func.name} writes to arrays that it reshapes, and an operand lies in memory "
-                    "in another order than C, on which it depends what views share\n"
+                    f"compile: a body of {func.name} writes to arrays that it reshapes, and an operand is not in C "
+                    "order, which determines what views share\n"
                     "pass np.ascontiguousarray(operand)")
             rule = func.rule_for("CPU")
             if rule is None or any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in tree_leaves(args)):

@@ -824,7 +824,7 @@ def _prepare_later_runs(
     again: Callable[..., Any] = function.again_as_a_step if state else surroundings.again
     is_traced = any(mode._knows_bodies for mode in _core.active_modes())
     if surroundings.source and (is_traced or surroundings.drawn):
-        function.refuse_state("")       # operators began to draw in another state than in a single run
+        function.refuse_state("")       # operators began to draw in a state that differs from a single run's
     if is_forward and not state:
         end_lost(function.who, surroundings)
     if state:

@@ -109,7 +109,7 @@ def is_solved_as_by_numpy(a: Any, b: Any) -> bool:
 def has_numpys_bits(n: int, n_right: int) -> bool:
     """Return whether systems of this size have the same solutions by factors as by NumPy.
 
-    NumPy calls one routine for both, which may share work among threads in other parts than the two routines do.
+    NumPy calls one routine for both, which may divide work among threads differently from the two routines.
     """
     generator = np.random.default_rng(0)
     a, b = generator.normal(size=(n, n)), generator.normal(size=(n, n_right))

@@ -82,7 +82,7 @@ def is_pure(node: Node) -> bool:
 
 
 def makes_other_numbers(node: Node) -> bool:
-    """Return whether a node computes another result in each run, other than by a generator that has advanced."""
+    """Return whether a node's result differs from run to run, apart from a generator that has advanced."""
     target = node.target
     if not isinstance(target, OpOverload):
         return False

@@ -218,7 +218,7 @@ class Graph:
 
     @property
     def check_shapes(self) -> bool:
-        """Whether runs raise for other shapes than in the trace. Setting it to False erases the nodes that check."""
+        """Whether runs raise if shapes differ from the trace. Setting it to False erases the nodes that check."""
         return self._check_shapes
 
     @check_shapes.setter

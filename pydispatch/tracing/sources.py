@@ -54,7 +54,7 @@ class Sources:
             self._count()
 
     def check(self) -> None:
-        """Raise DispatchTypeError if a source is in another state than the last recorded call has left."""
+        """Raise DispatchTypeError if the state of a source is not what the last recorded call left."""
         for key, source in self._sources.items():
             if randomness.state_of(source) != self._last[key] and not (
                     randomness.is_repeating() and _hash_of(source) in self._known):

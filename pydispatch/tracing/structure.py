@@ -7,7 +7,7 @@ from pydispatch.tree import TreeSpec, children_in_order_of, described_structure,
 
 
 def structure_error(expected: TreeSpec, found: TreeSpec) -> DispatchTypeError:
-    """Return the error, naming the argument, for arguments of another structure than the graph takes."""
+    """Return the error, naming the argument, for arguments whose structure differs from what the graph takes."""
     n, m = len(expected.children), len(found.children)
     if n != m:
         arguments = ", ".join(map(described_structure, expected.children))

@@ -60,7 +60,7 @@ def spec_of(value: Any) -> Any:
 
 
 def check_shape(value: Any, name: str, shape: tuple[int, ...]) -> None:
-    """Raise DataDependentError if the result of the operator `name` has another shape than in the trace."""
+    """Raise DataDependentError if the shape of the result of the operator `name` differs from the trace."""
     found = tuple(value.shape)
     if found != shape:
         raise DataDependentError(

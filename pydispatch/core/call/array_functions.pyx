@@ -428,7 +428,7 @@ cdef PyObject* call_naming_errors(PyObject* function, PyObject* const* args, siz
 
 
 cdef bint holds_array_of_other(PyObject* const* args, Py_ssize_t n, int depth) except -1:
-    """Return whether there is a raw array of another backend than NumPy's, without a Tensor's methods, in lists too."""
+    """Return whether there is a raw array of a backend other than NumPy, without a Tensor's methods. Search lists."""
     cdef Py_ssize_t i
     for i in range(n):
         if Py_TYPE(args[i]) == &PyList_Type or PyTuple_CheckExact(args[i]):

@@ -319,7 +319,7 @@ def share_through_function(Tensor view, Tensor source):
 
 
 cdef Memory memory_of_detached(Tensor tensor):
-    """Return a memory that counts writes together with `tensor` but has its own gradients."""
+    """Return a memory that shares the write counter of `tensor` but has its own gradients."""
     cdef Memory detached = Memory.__new__(Memory)
     detached.source = version_counter_of(tensor)
     if tensor.word & TRACKED_FLAG:

@@ -85,7 +85,7 @@ cdef class Derivative:
                 self.needs[i] = checked_needs(inputs[i], self.n_residuals)
                 if fused is not None:
                     check_fused(fused[i], len(inputs[i]) + 1)
-                if self.in_place or not getattr(formula, "vanishes", False):    # a write replaces a gradient by zeros
+                if self.in_place or not getattr(formula, "vanishes", False):    # a write replaces a gradient with zeros
                     self.differentiable_inside = ~<uint64_t>0
         self.differentiable_inside &= self.differentiable
 

@@ -132,7 +132,7 @@ cdef uint64_t word_of_other(PyObject* value, PyTypeObject* cls) except? 1:
 
 
 cdef bint is_of_other_backend(PyObject* value) except -1:
-    """Return whether a value is a raw array of another backend than NumPy's, without a Tensor's methods."""
+    """Return whether a value is a raw array of a backend other than NumPy, without a Tensor's methods."""
     cdef PyTypeObject* cls = Py_TYPE(value)
     if cls == &PyArray_Type or is_tensor_type(cls) or is_scalar_type(cls) or value == Py_None:
         return False
