@@ -60,7 +60,7 @@ static FusedWay fused_way_of_pairs(int operation, int* code) {
 
 #if defined(__x86_64__) && HAS_GNU_C
 /* Each operation jumps to the next by itself: the processor guesses where to from where the jump is. */
-#define FUSED_NOW operand = w->address + at * w->step; goto *labels[w->code];
+#define FUSED_NOW operand = w->address + at * w->step; goto *(&&end + labels[w->code]);
 #define FUSED_VECTOR(k, ...) { enum { K = k }; if (k < AT_ONCE) { __VA_ARGS__; } }
 #define FUSED_EACH(...) \
     FUSED_VECTOR(0, __VA_ARGS__) FUSED_VECTOR(1, __VA_ARGS__) FUSED_VECTOR(2, __VA_ARGS__) \
@@ -156,8 +156,9 @@ static FusedWay fused_way_of_pairs(int operation, int* code) {
     ? (Vector)(x >> ((y & (__typeof__(x))IS_SHORT(y)) | ((FUSED_BITS - 1) & (__typeof__(x))~IS_SHORT(y)))) \
     : (Vector)((x >> (y & (FUSED_BITS - 1))) & (__typeof__(x))IS_SHORT(y)))
 
-/* Where the code for each is. */
-#define FUSED_LABEL(type, name, form, label) [CODE_OF_ROWS(type, DO_##name, form)] = &&name##_##label,
+/* Where the code for each is: a distance, since an address is a relocation, of 24 bytes, for the loader at each import. */
+#define AT(label) &&label - &&end
+#define FUSED_LABEL(type, name, form, label) [CODE_OF_ROWS(type, DO_##name, form)] = AT(name##_##label),
 #define FUSED_LABEL_OF(type, name) FUSED_LABEL(type, name, VV, type)
 #define FUSED_LABELS_OF_TWO_FLOATS(name) \
     FUSED_LABEL(OF_FLOATS, name, RM, RM) FUSED_LABEL(OF_FLOATS, name, MR, MR) FUSED_LABEL(OF_FLOATS, name, RR, RR) \
@@ -222,18 +223,18 @@ static FusedWay fused_way_of_pairs(int operation, int* code) {
         typedef half Halves __attribute__((vector_size(sizeof(half) * WIDTH), aligned(1), may_alias)); \
         typedef half_int HalfInts __attribute__((vector_size(sizeof(half_int) * WIDTH), aligned(1), may_alias)); \
         typedef signed char Bools __attribute__((vector_size(WIDTH), aligned(1), may_alias)); \
-        static const void* const labels[] = { \
-            [END_OF_CODE] = &&end, [TAKE_ROW] = &&take, [TAKE_NUMBER] = &&take_number, [LEAVE_ROW] = &&leave, \
-            [STREAM_ROW] = &&stream, [FETCH_ROW] = &&fetch, [OTHER_ROW] = &&other, \
-            [OTHER_NUMBER] = &&other_number, [OTHER_SAME] = &&other_same, [CHOOSE] = &&choose, \
-            [CHOOSE_OTHER] = &&choose_other, [CHOOSE_ONE] = &&choose_one, \
-            [TAKE_BOOLS] = &&take_bools, [TAKE_BOOLS_AS_FLOATS] = &&take_bools_as_floats, \
-            [TAKE_BYTES] = &&take_bytes, [TAKE_HALF_FLOATS] = &&take_half_floats, \
-            [TAKE_HALF_INTS] = &&take_half_ints, [TO_FLOATS] = &&to_floats, [TO_INTS] = &&to_ints, \
-            [LEAVE_TRUTH_OF_FLOATS] = &&leave_truth_of_floats, [LEAVE_TRUTH_OF_INTS] = &&leave_truth_of_ints, \
-            [LEAVE_BYTES] = &&leave_bytes, [LEAVE_HALF_FLOATS] = &&leave_half_floats, \
-            [LEAVE_HALF_INTS] = &&leave_half_ints, [TAKE_APART] = &&take_apart, \
-            [MULTIPLY_PAIRS] = &&multiply_pairs, [CHOOSE_PAIRS] = &&choose_pairs, CODED(FUSED_LABELS) }; \
+        static const int labels[] = { \
+            [END_OF_CODE] = AT(end), [TAKE_ROW] = AT(take), [TAKE_NUMBER] = AT(take_number), [LEAVE_ROW] = AT(leave), \
+            [STREAM_ROW] = AT(stream), [FETCH_ROW] = AT(fetch), [OTHER_ROW] = AT(other), \
+            [OTHER_NUMBER] = AT(other_number), [OTHER_SAME] = AT(other_same), [CHOOSE] = AT(choose), \
+            [CHOOSE_OTHER] = AT(choose_other), [CHOOSE_ONE] = AT(choose_one), [TAKE_BOOLS] = AT(take_bools), \
+            [TAKE_BOOLS_AS_FLOATS] = AT(take_bools_as_floats), [TAKE_BYTES] = AT(take_bytes), \
+            [TAKE_HALF_FLOATS] = AT(take_half_floats), [TAKE_HALF_INTS] = AT(take_half_ints), \
+            [TO_FLOATS] = AT(to_floats), [TO_INTS] = AT(to_ints), [LEAVE_TRUTH_OF_FLOATS] = AT(leave_truth_of_floats), \
+            [LEAVE_TRUTH_OF_INTS] = AT(leave_truth_of_ints), [LEAVE_BYTES] = AT(leave_bytes), \
+            [LEAVE_HALF_FLOATS] = AT(leave_half_floats), [LEAVE_HALF_INTS] = AT(leave_half_ints), \
+            [TAKE_APART] = AT(take_apart), [MULTIPLY_PAIRS] = AT(multiply_pairs), [CHOOSE_PAIRS] = AT(choose_pairs), \
+            CODED(FUSED_LABELS) }; \
         static const Int order[] = ORDER_##type; \
         Vector a[8] = {{0}}, b[8] = {{0}}; \
         Ints is_ordinary = (Ints){0} - 1; \
