@@ -439,7 +439,7 @@ PROGRAMS = HARMLESS | {name: lambda x, f=function: survive(f, x) for name, funct
 
 
 @pytest.mark.usefixtures("no_collector")
-@pytest.mark.parametrize("repetitions", [1_000, pytest.param(30_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("repetitions", [1_000, pytest.param(10_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", PROGRAMS)
 def test_repeating_a_program_leaves_memory_as_it_was(case, repetitions):
     x = leaf([1.0, 2.0])

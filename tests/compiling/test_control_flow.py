@@ -490,7 +490,7 @@ def test_random_loops(body):
 
 
 @pytest.mark.slow
-@settings(max_examples=600, suppress_health_check=list(HealthCheck))
+@settings(max_examples=300, suppress_health_check=list(HealthCheck))
 @given(bodies())
 def test_many_random_loops(body):
     check_random_program(body)

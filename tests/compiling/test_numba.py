@@ -70,7 +70,7 @@ def sample_calls(name):
         if places:
             (pure if len({leaves[i].dtype for i in places}) == 1 else mixed).append((leaves, spec, places))
     step = max(len(pure) // 12, 1)
-    return [*pure[NAMES.index(name) % step :: step], *mixed[::16]]
+    return [*pure[NAMES.index(name) % step :: step][::2], *mixed[::16]]
 
 
 def as_function(operator, leaves, spec, places):
@@ -567,7 +567,7 @@ def test_random_programs(seed, smallest):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(12, 36))
+@pytest.mark.parametrize("seed", range(12, 24))
 def test_more_random_programs(seed, smallest):
     check_random_program(seed)
 

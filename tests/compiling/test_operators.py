@@ -100,8 +100,8 @@ def test_samples(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_all_samples(name):
-    check_samples(name, samples(name), "plan")
+def test_other_samples(name):
+    check_samples(name, samples(name)[(NAMES.index(name) + 1) % 2::2], "plan")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -32,9 +32,9 @@ from tests.properties.programs import (
 from tests.properties.test_random_programs import spread
 from tests.warning_filters import quiet
 
-SOME, MANY = 6, 40
+SOME, MANY = 6, 20
 """Random programs for each hand of operators, in a run and in a long one."""
-EACH, MORE = 2, 40
+EACH, MORE = 2, 20
 """Sample calls of each operator, likewise."""
 
 blocks = pytest.mark.parametrize("cached", [None, 1 << 7], ids=["whole", "tiny blocks"])

@@ -35,7 +35,7 @@ from tests.properties.programs import (
 )
 from tests.warning_filters import quiet
 
-SOME, MANY = 5, 30
+SOME, MANY = 5, 15
 """Random programs for each hand of operators, in a run and in a long one."""
 EACH, MORE = 4, 15
 """Sample calls of each operator, likewise."""
@@ -233,9 +233,9 @@ def test_programs_that_end_in(operator):
 def test_all_samples_of(operator):
     done = Counter()
     for i, program in enumerate(itertools.islice(programs_ending_in(operator), MORE)):
-        for j, mapped in enumerate(simple_mappings(program)):
+        for j, mapped in enumerate(simple_mappings(program)[i % 2::2]):
             with suppress(Refused), quiet():
-                done[check(program, mapped, batches_made=(i + j) % 2 == 0)] += 1
+                done[check(program, mapped, batches_made=(i // 2 + j) % 2 == 0)] += 1
     assert done[True]
 
 

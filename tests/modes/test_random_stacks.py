@@ -294,7 +294,7 @@ def test_handlers_run_as_the_model_says(composite, entries, calls):
 
 
 @pytest.mark.slow
-@settings(max_examples=2000, suppress_health_check=list(HealthCheck))
+@settings(max_examples=1000, suppress_health_check=list(HealthCheck))
 @given(entries=st.lists(ENTRIES, max_size=10), calls=CALLS)
 def test_handlers_run_as_the_model_says_at_length(composite, entries, calls):
     run_program(composite, entries, calls)

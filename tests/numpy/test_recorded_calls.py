@@ -15,7 +15,7 @@ import pydispatch.numpy as face
 from pydispatch import Tensor
 from tests.numpy import recorded_calls
 
-BUDGET = 8000
+BUDGET = 4000
 
 KNOWN = {
     "array": "lists of Tensors and other objects do not become arrays of objects, and structures do not take Tensors",

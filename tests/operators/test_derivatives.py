@@ -195,7 +195,7 @@ def test_gradcheck(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_gradcheck_of_more_cases(name):
-    for case in checks(name, 12):
+    for case in checks(name, 12)[::2]:
         check_all_elements(case)
 
 

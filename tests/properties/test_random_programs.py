@@ -21,9 +21,9 @@ from pydispatch.tree import tree_flatten, tree_map
 from tests.properties.programs import HANDS, LEFT_OUT, OPERATORS, Program, programs, programs_ending_in, same_bits
 from tests.warning_filters import quiet
 
-SOME, MANY = 4, 25
+SOME, MANY = 4, 12
 """Random programs for each hand of operators, in a run and in a long one."""
-EACH, MORE = 2, 12
+EACH, MORE = 2, 6
 """Sample calls of each operator, likewise."""
 
 

@@ -251,7 +251,7 @@ def peak_of_gradient(gradient, n_steps):
 @pytest.mark.slow
 def test_the_memory_of_the_adjoint_does_not_depend_on_the_number_of_steps():
     peak_of_gradient("adjoint", 10)         # what is loaded and cached at first does not count
-    few, many = peak_of_gradient("adjoint", 10), peak_of_gradient("adjoint", 3000)
+    few, many = peak_of_gradient("adjoint", 10), peak_of_gradient("adjoint", 1000)
     assert many - few < 100 * 8000          # free lists keep some 60 states of 8,000 bytes for reuse
     assert peak_of_gradient("direct", 100) > 4 * peak_of_gradient("direct", 10)
 
