@@ -287,6 +287,14 @@ def test_text_is_not_equal_to_numbers():
 
 
 def test_comparisons_with_text_under_derivatives_are_constants():
-    f = lambda x: pnp.where(x == TEXT, 0.0, x * x).sum()      # noqa: E731
-    assert func.grad(f)(X).tolist() == (2 * X).tolist()
-    assert func.jvp(f, (X,), (X,))[1] == 2 * (X * X).sum()
+    for unequal in (lambda x: x != TEXT, lambda x: TEXT != x, lambda x: ~(TEXT == x)):     # noqa: SIM300
+        f = lambda x, unequal=unequal: pnp.where(unequal(x), x * x, 0.0).sum()      # noqa: E731
+        assert func.grad(f)(X).tolist() == (2 * X).tolist()
+        assert func.jvp(f, (X,), (X,))[1] == 2 * (X * X).sum()
+        assert func.vmap(f)(X[None]).tolist() == [(X * X).sum()]
+        assert compile(f)(X) == (X * X).sum()
+        x = Tensor(X, requires_grad=True)
+        f(x).backward()
+        assert x.grad.tolist() == (2 * X).tolist()
+        with pytest.raises(TypeError):
+            func.grad(lambda x: operator.lt(TEXT, x).sum())(X)

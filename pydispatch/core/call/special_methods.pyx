@@ -133,7 +133,24 @@ cdef class UniversalFunctions:
                 if isinstance(value, (list, tuple)) or is_numpy_matrix(<PyObject*>value):
                     return upcalls.call_universal(ufunc, method, inputs, kwargs)
                 return NotImplemented
+        if operator is special_methods[EQ] or operator is special_methods[NE]:
+            return comparison_by_numpy(operator, inputs)
         return operator(*inputs)
+
+
+cdef object comparison_by_numpy(operator, tuple inputs):
+    """Compare for equality where NumPy called the operator.
+
+    If `text == tensor` cannot compare the elements, NumPy converts the Tensor, only for its shape. A Tensor that is
+    followed or handled cannot be converted.
+    """
+    try:
+        return operator(*inputs)
+    except TypeError as error:
+        for value in inputs:
+            if isinstance(value, Tensor) and (is_handled(value) or followed_in(value) is not None):
+                return upcalls.compare_unlike("eq" if operator is special_methods[EQ] else "ne", *inputs, error)
+        raise
 
 
 @cython.final
