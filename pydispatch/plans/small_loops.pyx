@@ -668,7 +668,11 @@ cdef bint has_watched(PlanRun* run, unsigned int flags) except -1 nogil:
     return (errors_of_flags(flags) & run.watched) != 0
 
 
-cdef bint must_run_again(PlanRun* run, SmallLoops* row, unsigned int flags) except -1 nogil:
+cdef inline bint must_run_again(PlanRun* run, SmallLoops* row, unsigned int flags) except -1 nogil:
+    return (flags or row.has_calls or row.may_raise or row.gathers) and has_failed(run, row, flags)
+
+
+cdef bint has_failed(PlanRun* run, SmallLoops* row, unsigned int flags) except -1 nogil:
     """Return whether loops of a row have failed, or have errors that must be reported. Clear all flags."""
     cdef bint found
     if row.has_calls:

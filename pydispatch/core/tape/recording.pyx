@@ -289,7 +289,7 @@ cdef uint64_t tracked_arguments(Frame* frame, Signature signature, Interpreter i
         if value == NULL or not signature.arrays & bit(i):
             continue
         if is_tensor_type(Py_TYPE(value)):
-            if tracked_at(value, interpreter):
+            if (<Tensor>value).word & TRACKED_FLAG and owned_by(value, interpreter):
                 tracked |= bit(i)
         elif signature.kind[i] & KIND != ARRAY and word_of_value(value) & TENSOR_FLAG:
             for leaf in array_leaves(<object>value):
@@ -312,7 +312,8 @@ cdef TapeNode record(Derivative derivative, Signature signature, Frame* frame, P
     cdef bint keeps_shape, by_result = result != NULL and not derivative.is_checked
     node.derivative = derivative
     node.arguments = tracked
-    node.interpreter = interpreter
+    if interpreter is not None:
+        node.interpreter = interpreter
     if result != NULL and is_complex(result):
         node.flags |= COMPLEX
     beyond_two = tracked & (tracked - 1)
@@ -352,7 +353,8 @@ cdef TapeNode record(Derivative derivative, Signature signature, Frame* frame, P
         k += 1
     if edges is not None:
         node.edges = tuple(edges)
-    node.targets = targets
+    if targets is not None:
+        node.targets = targets
     if derivative.symmetric and frame.values[0] == frame.values[1] and targets is None and copies is None:
         node.flags |= SAME
     node.sequence = next_sequence()
