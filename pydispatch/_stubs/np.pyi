@@ -310,6 +310,12 @@ class _linalg_solve_with(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, b: _Value, *, transposed: bool = ..., lower: bool = ...) -> Any: ...
 
+class _linalg_spectral(Packet):  # type: ignore[misc]
+    @overload
+    def __call__(self, pair: _Array, UPLO: str = ...) -> _Array: ...
+    @overload
+    def __call__(self, pair: _Value, UPLO: str = ...) -> Any: ...
+
 class _linalg_svd(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Array, full_matrices: bool = ..., hermitian: bool = ...) -> tuple[_Array, _Array, _Array]: ...
@@ -890,6 +896,7 @@ class Operators:
     linalg_cofactor_slope: _complex
     linalg_det: _copy
     linalg_eig: _linalg_eig
+    linalg_eigenspace_basis: _complex
     linalg_eigh: _linalg_eigh
     linalg_eigvals: _copy
     linalg_eigvalsh: _linalg_eigvalsh
@@ -899,6 +906,7 @@ class Operators:
     linalg_slogdet: _linalg_eig
     linalg_solve: _complex
     linalg_solve_with: _linalg_solve_with
+    linalg_spectral: _linalg_spectral
     linalg_svd: _linalg_svd
     linalg_svdvals: _linalg_svdvals
     linalg_vector_norm: _linalg_vector_norm

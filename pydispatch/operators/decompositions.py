@@ -25,7 +25,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 from numpy.linalg import _umath_linalg as universal  # the universal functions that np.linalg calls
 
-from pydispatch._core import MetaArray, Reduction, is_of_numpy, sum_to
+from pydispatch._core import MetaArray, Reduction, Tensor, bottom_array, is_of_numpy, sum_to
 from pydispatch._registry.derivatives import Joint
 from pydispatch.exceptions import NoDerivativeError
 from pydispatch.operators import lapack
@@ -36,11 +36,12 @@ from pydispatch.operators.meta import broadcast, dtype_of, shape_of
 from pydispatch.operators.pointwise import nonzero
 
 # in formulas, these operators take less time than Python's, above all for a matrix and a number
-(absolute, add, cofactor, cofactor_slope, concatenate, detach, divide, eig, eigh, inv, multiply, sign, solve,
- solve_with, subtract, svd, svdvals, vector_norm, where) = operators(
-    "absolute", "add", "linalg_cofactor", "linalg_cofactor_slope", "concatenate", "detach", "divide", "linalg_eig",
-    "linalg_eigh", "linalg_inv", "multiply", "sign", "linalg_solve", "linalg_solve_with", "subtract", "linalg_svd",
-    "linalg_svdvals", "linalg_vector_norm", "where")
+(absolute, add, broadcast_to, cofactor, cofactor_slope, concatenate, detach, divide, eig, eigenspace_basis, eigh, inv,
+ logical_and, multiply, sign, solve, solve_with, spectral, subtract, svd, svdvals, vector_norm, where) = operators(
+    "absolute", "add", "broadcast_to", "linalg_cofactor", "linalg_cofactor_slope", "concatenate", "detach", "divide",
+    "linalg_eig", "linalg_eigenspace_basis", "linalg_eigh", "linalg_inv", "logical_and", "multiply", "sign",
+    "linalg_solve", "linalg_solve_with", "linalg_spectral", "subtract", "linalg_svd", "linalg_svdvals",
+    "linalg_vector_norm", "where")
 
 
 # --- matrices in formulas --------------------------------------------------------------------------------------------
@@ -100,9 +101,10 @@ def differences(x):
 def inverse_differences(x):
     """Return 1 / (x_j - x_i) in row i and column j, 0 on the diagonal.
 
-    It is infinite where the values differ by rounding only.
+    It is nan where the values differ by rounding only.
     """
-    return divide(1.0, add(differences(x), constant_like("infinite diagonal", x)))
+    apart, diagonal = differences(x), constant_like("infinite diagonal", x)
+    return divide(1.0, add(where(add(apart, diagonal) == 0, np.nan, apart), diagonal))
 
 
 def inverse_differences_of_squares(x):
@@ -480,12 +482,94 @@ def eigh_kernel(a, UPLO="L"):
     return tuple(np.linalg.eigh(a, UPLO))
 
 
-def eigh_vjp(g, result):
+def eigenspace_basis_kernel(values, change):
+    """Return unitary matrices that diagonalize, within each block of equal eigenvalues, the change of the matrix.
+
+    A block has the eigenvalues of the change in ascending order, as `eigh` does.
+    """
+    size = np.absolute(change).sum((-2, -1), keepdims=True)
+    identity = np.eye(values.shape[-1])
+    if has_distinct(values):
+        return np.broadcast_to(identity, change.shape).astype(change.dtype)
+    block = np.zeros(values.shape)
+    np.cumsum(np.diff(snapped(values)) > 0, -1, out=block[..., 1:])
+    is_within = block[..., None, :] == block[..., :, None]
+    return np.linalg.eigh(np.where(is_within, change, 0) + 4 * size * block[..., None, :] * identity)[1]
+
+
+def snapped(values):
+    """Return ascending eigenvalues with those that differ from the one before by rounding set equal to it."""
+    if values.shape[-1] < 2:
+        return values
+    steps = subtract(values[..., 1:], values[..., :-1])
+    rounding = multiply(absolute(values).max(-1, keepdims=True), 16 * values.shape[-1] * np.finfo(values.dtype).eps)
+    return concatenate([values[..., :1], where(steps > rounding, steps, 0.0)], -1).cumsum(-1)
+
+
+def has_distinct(values):
+    return bool((np.diff(snapped(values)) > 0).all())
+
+
+def is_on_numpy(x):
+    """Return whether an array is NumPy's, or has no data, under all transforms."""
+    return isinstance(bottom_array(x) if isinstance(x, Tensor) else x, (np.ndarray, np.generic, MetaArray))
+
+
+def spectral_kernel(pair, UPLO="L"):
+    """Return the gradient of a function of the eigenvalues.
+
+    The argument is a stack of two matrices: the argument of that function, and its gradient by the eigenvalues as a
+    diagonal matrix. As one argument, both have their tangents in one formula.
+    """
+    _, vectors = eigh_kernel(np.ascontiguousarray(pair[..., 0, :, :]), UPLO)
+    return (vectors.conj() * diagonal_of(pair[..., 1, :, :]).real[..., None, :]) @ vectors.mT
+
+
+def spectral_parts(pair, UPLO):
+    """Return the eigenvectors, and in row i and column j the change of the gradient over that of the eigenvalues."""
+    values, vectors = eigh(pair[..., 0, :, :], UPLO)
+    g = diagonal_of(pair[..., 1, :, :])
+    g = g.real if is_complex(g) else g
+    change = subtract(g[..., None, :], g[..., :, None])
+    values = snapped(values)
+    rounding = multiply(absolute(g).max(-1, keepdims=True)[..., None], np.finfo(g.dtype).eps ** 0.5) if g.size else 0.0
+    is_equal = logical_and(absolute(change) <= rounding, differences(values) == 0)
+    return values, vectors, where(is_equal, 0.0, multiply(change, inverse_differences(values)))
+
+
+def spectral_jvp(t, pair, UPLO):
+    """Rotate the eigenvectors of equal eigenvalues to those of the change, along which the eigenvalues have slopes.
+
+    A gradient that is equal there has this slope. The slope of a gradient that differs is nan.
+    """
+    values, vectors, slopes = spectral_parts(pair, UPLO)
+    change = adjoint(vectors) @ hermitian_part(t[..., 0, :, :]) @ vectors
+    rotated = vectors @ eigenspace_basis(detach(values), detach(change))
+    found = vectors @ multiply(change, slopes) @ adjoint(vectors)
+    return conjugated(added(found, multiply(rotated, diagonal_of(t[..., 1, :, :])[..., None, :]) @ adjoint(rotated)))
+
+
+def spectral_vjp(g, pair, UPLO):
+    """Return nan by the gradient where eigenvalues are equal: the rotation depends on the direction."""
+    values, vectors, slopes = spectral_parts(pair, UPLO)
+    middle = adjoint(vectors) @ g @ vectors
+    is_within = (differences(values) == 0).sum(-1) > 1
+    along = diagonal_of(middle)
+    by_gradient = on_diagonal(where(is_within, multiply(along, np.nan), along))
+    by_matrix = hermitian_part(conjugated(vectors) @ multiply(middle, slopes).mT @ vectors.mT)
+    return concatenate([by_matrix[..., None, :, :], by_gradient[..., None, :, :]], -3)
+
+
+def eigh_vjp(g, a, result, UPLO):
     g_values, g_vectors = g
     values, vectors = result
+    if g_vectors is None and not is_of_numpy(values) and is_on_numpy(values):
+        pair = [a, multiply(on_diagonal(g_values), 1.0 + 0j if is_complex(a) else 1.0)]
+        pair = concatenate([x[..., None, :, :] for x in pair], -3)
+        return hermitian_part(spectral(pair, UPLO))
     middle = None if g_values is None else on_diagonal(g_values)
     if g_vectors is not None:
-        middle = added(multiply(vectors.mT @ g_vectors, inverse_differences(values)), middle)
+        middle = added(multiply(vectors.mT @ g_vectors, inverse_differences(snapped(values))), middle)
     return hermitian_part(conjugated(vectors) @ middle @ vectors.mT)
 
 
@@ -493,12 +577,23 @@ def eigh_jvp(t, result):
     values, vectors = result
     change = adjoint(vectors) @ hermitian_part(t) @ vectors
     along = diagonal_of(change)
-    return along.real if is_complex(along) else along, vectors @ (change * inverse_differences(values))
+    if is_on_numpy(values) and not (is_of_numpy(values) and has_distinct(values)):
+        basis = eigenspace_basis(detach(values), detach(change))
+        along = diagonal_of(adjoint(basis) @ change @ basis)
+    return along.real if is_complex(along) else along, vectors @ (change * inverse_differences(snapped(values)))
 
 
 declare("linalg_cholesky", "Tensor a, *, bool upper=False", cholesky_kernel, meta_on_stacks(cholesky_kernel),
         tags=("linalg",), vjp=cholesky_vjp, jvp=cholesky_jvp,
         vmap=lambda op, info, in_dims, a, upper: stack_batch(partial(op, upper=upper), info, in_dims, a))
+declare("linalg_eigenspace_basis", "Tensor values, Tensor change", eigenspace_basis_kernel,
+        lambda values, change: MetaArray(shape_of(change), dtype_of(change)), tags=("linalg",), differentiable=False,
+        vmap=lambda op, info, in_dims, values, change: (op(*[
+            x if dim == 0 else broadcast_to(x, (info.batch_size, *x.shape))
+            for x, dim in zip((values, change), in_dims, strict=True)]), 0))
+declare("linalg_spectral", "Tensor pair, str UPLO='L'", spectral_kernel,
+        lambda pair, UPLO="L": MetaArray((*shape_of(pair)[:-3], *shape_of(pair)[-2:]), dtype_of(pair)),
+        tags=("linalg",), vmap=stack_batch, vjp=spectral_vjp, jvp=spectral_jvp)
 matrix_operator("eigh", "Tensor a, str UPLO='L'", eigh_kernel, 2, vjp=eigh_vjp, jvp=eigh_jvp)
 matrix_operator("eigvalsh", "Tensor a, str UPLO='L'", np.linalg.eigvalsh,
                 differentiated_as=lambda a, UPLO="L": eigh(a, UPLO)[0])

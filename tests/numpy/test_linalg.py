@@ -1,5 +1,6 @@
 """`numpy.linalg` where samples do not reach: symmetric matrices, factors of vectors, singular matrices, residuals."""
 
+import functools
 import subprocess
 import sys
 from itertools import product
@@ -191,7 +192,7 @@ def test_residuals_of_several_results_go_through_hooks():
 
     with saved_tensors_hooks(pack, Tensor):
         values, vectors = pnp.linalg.eigh(x)
-    assert packed == [(3,), (3, 3)]
+    assert packed == [(3, 3), (3,), (3, 3)]
     found, = grad((values * vectors[0] ** 2).sum(), x)
     values, vectors = pnp.linalg.eigh(x)
     expected, = grad((values * vectors[0] ** 2).sum(), x)
@@ -428,6 +429,65 @@ def test_equal_eigenvalues_have_gradients_and_their_vectors_nan():
     np.testing.assert_array_equal(grad(values.sum(), x, retain_graph=True)[0].numpy(), np.eye(2))
     with np.errstate(all="ignore"):
         assert np.isnan(grad(vectors[0, 0], x)[0].numpy()).any()
+
+
+SPECTRAL = {        # functions of equal eigenvalues with second derivatives
+    "sum": lambda n, a: n.linalg.eigvalsh(a).sum(),
+    "squares": lambda n, a: (n.linalg.eigvalsh(a) ** 2).sum(),
+    "squares, eigh": lambda n, a: (n.linalg.eigh(a)[0] ** 2).sum(),
+    "log-sum-exp": lambda n, a: n.log(n.exp(n.linalg.eigvalsh(a)).sum()),
+    "log-determinant": lambda n, a: n.log(n.linalg.eigvalsh(a)).sum(),
+    "weights of blocks": lambda n, a: (n.linalg.eigvalsh(a) ** 3 * np.array([1.0, 1.0, 2.0])).sum(),
+    "the largest": lambda n, a: n.exp(n.linalg.eigvalsh(a)[-1]),
+}
+
+
+def second_difference(f, a, u, v):
+    """Return the second derivative along two directions, by differences with an error of order h ** 4."""
+    def difference(h):
+        return (f(a + h * (u + v)) - f(a + h * (u - v)) - f(a - h * (u - v)) + f(a - h * (u + v))) / (4 * h * h)
+    return (4 * difference(1e-3) - difference(2e-3)) / 3
+
+
+@pytest.mark.parametrize("name", SPECTRAL)
+@pytest.mark.parametrize("dtype", [float, complex])
+def test_second_derivatives_at_equal_eigenvalues(name, dtype):
+    rng = np.random.default_rng(4)
+    draw = lambda: hermitian(rng.normal(size=(3, 3)) + (      # noqa: E731
+        1j * rng.normal(size=(3, 3)) if dtype is complex else 0))
+    turned = np.linalg.eigh(draw())[1]
+    f = functools.partial(SPECTRAL[name], pnp)
+    same = ["weights of blocks", "the largest"]
+    for values in ([1.0, 1.0, 3.0], *([[1.5, 1.5, 1.5]] if name not in same else [])):
+        a = np.asarray(hermitian((turned * values) @ turned.conj().T))
+        u, v = np.asarray(draw()), np.asarray(draw())
+        expected = second_difference(functools.partial(SPECTRAL[name], np), a, u, v)
+        slope = lambda a, v=v: pnp.sum(func_grad(f)(a) * v.conj()).real      # noqa: E731
+        for found in (jvp(slope, (a,), (u,))[1], compile(lambda a, u, slope=slope: jvp(slope, (a,), (u,))[1])(a, u),
+                      vmap(lambda u, a=a, slope=slope: jvp(slope, (a,), (u,))[1])(np.stack([u, u]))[1]):
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
+        if dtype is float:
+            np.testing.assert_allclose(np.sum(hessian(f)(a) * u[..., None, None] * v), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_the_slopes_of_equal_eigenvalues_are_those_of_the_perturbed_matrix():
+    rng = np.random.default_rng(4)
+    turned, step = np.linalg.qr(rng.normal(size=(4, 4)))[0], np.asarray(hermitian(rng.normal(size=(4, 4))))
+    a = np.asarray(hermitian((turned * [1.0, 1.0, 1.0, 4.0]) @ turned.T))
+    expected = (np.linalg.eigvalsh(a + 1e-7 * step) - np.linalg.eigvalsh(a)) / 1e-7
+    for function in (pnp.linalg.eigvalsh, lambda a: pnp.linalg.eigh(a)[0]):
+        np.testing.assert_allclose(jvp(function, (a,), (step,))[1], expected, atol=1e-5)
+        batched = vmap(lambda step, f=function: jvp(f, (a,), (step,))[1])(step[None])
+        np.testing.assert_allclose(batched[0], expected, atol=1e-5)
+
+
+def test_second_derivatives_that_do_not_exist_are_nan():
+    for f in (lambda a: pnp.linalg.eigvalsh(a)[0] ** 2, lambda a: pnp.linalg.eigvalsh(a) @ np.arange(3.0)):
+        with np.errstate(all="ignore"):
+            assert not np.isfinite(hessian(f)(np.eye(3))).all()
+    with np.errstate(all="ignore"):
+        twice = jacrev(jacrev(lambda a: (pnp.linalg.eigvalsh(a) ** 2).sum()))(np.eye(3))
+    assert np.isnan(twice).any()
 
 
 @pytest.mark.parametrize("axis", [None, 0])

@@ -125,7 +125,7 @@ SIGNATURES = {
     "linalg_cofactor": "(m,m)->(m,m)", "linalg_cofactor_slope": "(m,m),(m,m)->(m,m)", "linalg_det": "(m,m)->()",
     "linalg_slogdet": "(m,m)->(),()", "linalg_eigh": "(m,m)->(m),(m,m)", "linalg_eigvalsh": "(m,m)->(m)",
     "linalg_eig": "(m,m)->(m),(m,m)", "linalg_eigvals": "(m,m)->(m)", "linalg_svdvals": "(m,n)->(k)",
-    "linalg_pinv": "(m,n)->(n,m)",
+    "linalg_pinv": "(m,n)->(n,m)", "linalg_eigenspace_basis": "(m),(m,m)->(m,m)", "linalg_spectral": "(p,m,m)->(m,m)",
 }
 """Operators on stacks of matrices, which run as generalized universal functions."""
 OF_NUMPYS = ("einsum", "linalg_inv", "linalg_cholesky", "linalg_solve", "linalg_qr", "linalg_svd", "cumsum", "cumprod",
