@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from pydispatch._core import Interpreter, Jvp, Vmap, a_type, current_state, is_array
 from pydispatch.autograd.custom_derivatives import materialized
 from pydispatch.autograd.values import as_tensor, meta_of
@@ -90,10 +92,16 @@ def by_example(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
         for i, array in zip(places, arrays, strict=True):
             given[i] = array
         positional, keywords = tree_unflatten(given, structure)
-        results[:] = tree_flatten(function(*positional, **keywords))
-        for leaf in results[0]:
-            if not is_array(leaf) and any(map(is_array, getattr(leaf, "__dict__", {}).values())):
-                raise VmapError(f"vmap cannot return {a_type(leaf)}, which holds arrays\nreturn its arrays")
+        found, result_structure = tree_flatten(function(*positional, **keywords))
+        found = [np.asarray(leaf)[()] if isinstance(leaf, (bool, int, float, complex)) else leaf for leaf in found]
+        for leaf in found:
+            if not (is_array(leaf) or leaf is None or isinstance(leaf, str)):
+                raise VmapError(f"vmap cannot return {a_type(leaf)}, which may differ between examples\n"
+                                "return its arrays")
+        if results and results[1] != result_structure:
+            raise VmapError(f"vmap cannot return {result_structure} for one example and {results[1]} for another\n"
+                            "return its arrays")
+        results[:] = found, result_structure
         return tuple(filter(is_array, results[0]))
 
     arrays = iter(BY_EXAMPLE(of_arrays, tuple([leaves[i] for i in places])))

@@ -286,7 +286,7 @@ REPLACED: dict[str, dict[str, Any]] = {
 REPLACED_LATER = {
     **dict.fromkeys(("scipy.interpolate._ndgriddata", "scipy.interpolate._rbfinterp", "scipy.interpolate._rbfinterp_xp",
                      "scipy.interpolate._rgi"), "pydispatch.scipy.interpolants"),
-    "scipy.stats._kde": "pydispatch.scipy.stats.densities"}
+    **dict.fromkeys(("scipy.stats._kde", "scipy.stats._morestats"), "pydispatch.scipy.stats.numerics")}
 """By module, ours that adds its functions to `REPLACED` when it is imported."""
 
 OURS = {"scipy.special._ufuncs": "pydispatch.scipy.special.private", "scipy.stats": "",

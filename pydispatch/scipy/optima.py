@@ -618,6 +618,35 @@ def minimize_scalar(
     return Solution(x, {"fun": lambda: fun(x, *as_arguments(args))}, **report)
 
 
+def brent(
+    func: Any, args: Any = (), brack: Any = None, tol: float = 1.48e-8, full_output: bool = False, maxiter: int = 500,
+) -> Any:
+    """Find a minimum like `minimize_scalar` by Brent's method, and return x."""
+    return by_method("brent", func, args, {"xtol": tol, "maxiter": maxiter}, full_output, bracket=brack)
+
+
+def golden(
+    func: Any, args: Any = (), brack: Any = None, tol: float = 1.4901161193847656e-08, full_output: bool = False,
+    maxiter: int = 5000,
+) -> Any:
+    """Find a minimum like `minimize_scalar` by golden sections, and return x."""
+    return by_method("golden", func, args, {"xtol": tol, "maxiter": maxiter}, full_output, bracket=brack)
+
+
+def fminbound(
+    func: Any, x1: Any, x2: Any, args: Any = (), xtol: float = 1e-5, maxfun: int = 500, full_output: bool = False,
+    disp: int = 1,
+) -> Any:
+    """Find a minimum between bounds like `minimize_scalar`, and return x."""
+    return by_method("bounded", func, args, {"xatol": xtol, "maxiter": maxfun}, full_output, bounds=(x1, x2))
+
+
+def by_method(method: str, func: Any, args: Any, options: Any, full_output: bool, **where: Any) -> Any:
+    found = minimize_scalar(func, args=args, method=method, options=options, **where)
+    last = 0 if method == "bounded" else found.get("nit")
+    return (found.x, found.fun, last, found.get("nfev")) if full_output else found.x
+
+
 def _equations(fun: Flat, n: int) -> Flat:
     return lambda *values: fitted("root_scalar: f", fun(*values), values[:n])
 

@@ -38,8 +38,11 @@ from pydispatch.scipy.implicit import (
 )
 from pydispatch.scipy.optima import (
     all_by_name,
+    brent,
     constrained,
     curve_fit,
+    fminbound,
+    golden,
     least_squares,
     leastsq,
     linprog,
@@ -53,8 +56,9 @@ from pydispatch.scipy.problems import Solution, as_arguments, as_real_unknowns, 
 from pydispatch.tree import tree_flatten, tree_unflatten
 
 __all__ = [
-    "OptimizeResult", "curve_fit", "fixed_point", "fsolve", "least_squares", "leastsq", "linear_solve", "linprog",
-    "lsq_linear", "minimize", "minimize_scalar", "newton", "nnls", "root", "root_scalar", *(_by_name := all_by_name()),
+    "OptimizeResult", "brent", "curve_fit", "fixed_point", "fminbound", "fsolve", "golden", "least_squares", "leastsq",
+    "linear_solve", "linprog", "lsq_linear", "minimize", "minimize_scalar", "newton", "nnls", "root", "root_scalar",
+    *(_by_name := all_by_name()),
 ]
 globals().update(_by_name)
 __dir__ = only_public(globals())

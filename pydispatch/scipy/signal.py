@@ -23,7 +23,7 @@ from pydispatch.operators.calculus import MODES
 from pydispatch.operators.calculus import convolve_kernel as convolve_rows
 from pydispatch.operators.meta import broadcast, dtype_of, shape_of
 from pydispatch.ops import ops
-from pydispatch.scipy.borrowed import borrow, borrow_classes, publish
+from pydispatch.scipy.borrowed import borrow, borrow_classes, make_constant, publish
 from pydispatch.scipy.checks import value_check
 from pydispatch.scipy.errors import ErrorsOf
 from pydispatch.scipy.pack import FACE, SCIPY
@@ -548,6 +548,7 @@ borrow("signal", """
     cheby2 chirp detrend ellip gammatone iirfilter lp2bp_zpk lp2bs_zpk lp2hp lp2hp_zpk lp2lp
     savgol_coeffs savgol_filter coherence csd istft periodogram welch iircomb iirnotch iirpeak
 """)
+make_constant("signal", "argrelextrema argrelmax argrelmin check_COLA check_NOLA")
 borrow_classes("signal", "CZT ShortTimeFFT StateSpace TransferFunction ZerosPolesGain ZoomFFT dlti lti")
 SCIPY.install("signal")
 if TYPE_CHECKING:       # type checkers cannot see what the next line defines

@@ -39,6 +39,7 @@ from tests.scipy.test_distributions import CALLS as CALLS_OF_POINTS
 from tests.scipy.test_distributions import CALLS_OF_PARAMETERS
 from tests.scipy.test_spatial import CALLS as CALLS_OF_VECTORS
 from tests.scipy.test_statistics import CALLS as CALLS_OF_TESTS
+from tests.scipy.test_statistics import OF_RANKS, OTHERS
 from tests.together import together
 
 load_all("scipy")
@@ -63,7 +64,7 @@ TAKEN = sorted([name for name, kind in FACE.kinds.items() if kind not in ("refus
 ELSEWHERE = {*[f"stats.{name}.{method}" for name, method in CALLS_OF_POINTS + CALLS_OF_PARAMETERS],
              *[name.partition(" ")[0] for name in CALLS_OF_CLASSES],
              *[f"spatial.distance.{name}" for name, _ in CALLS_OF_VECTORS],
-             *[f"stats.{name}" for name, _, _ in CALLS_OF_TESTS]}
+             *[f"stats.{name}" for name, *_ in CALLS_OF_TESTS + OF_RANKS], *[f"stats.{name}" for name in OTHERS]}
 """Those that `test_classes`, `test_distributions`, `test_spatial` and `test_statistics` call."""
 
 

@@ -59,6 +59,9 @@ CALLS = {
     "linprog equations": (lambda o, A: o.linprog([-1.0, -2.0, 0.5], A, [4.0], np.ones((1, 3)), [3.0],
                                                  [(0, 2), (0, 1.5), (0, None)]).x, np.array([[1.0, 1.0, 0.2]])),
     "minimize_scalar": (lambda o, a: o.minimize_scalar(lambda x: np.exp(x) - a * x, tol=1e-12).fun, np.array(5.0)),
+    **{name: (lambda o, a, name=name: getattr(o, name)(lambda x: np.exp(x) - a * x, tol=1e-10), np.array(5.0))
+       for name in ("brent", "golden")},
+    "fminbound": (lambda o, a: o.fminbound(lambda x: (x - a) ** 2, 0.0, 8.0), np.array(5.0)),
     "minimize_scalar bounded": (lambda o, a: o.minimize_scalar(lambda x: (x - a) ** 2, bounds=(0.0, 8.0)).x,
                                 np.array(5.0)),
     "minimize bounds": (lambda o, a: o.minimize(bowl, np.zeros(3), (a,), bounds=[(0, 1), (None, 1.2), (0.3, None)]).x,

@@ -11,6 +11,7 @@ import pydispatch.scipy.special  # noqa: F401
 from pydispatch._loading import only_public
 from pydispatch.scipy.borrowed import borrow as _borrow
 from pydispatch.scipy.borrowed import borrow_classes as _borrow_classes
+from pydispatch.scipy.borrowed import make_constant as _make_constant
 from pydispatch.scipy.borrowed import publish as _publish
 from pydispatch.scipy.pack import SCIPY as _SCIPY
 from pydispatch.scipy.stats import closed_forms as _closed_forms
@@ -41,6 +42,13 @@ _borrow("stats", """
     tstd tvar variation wasserstein_distance yeojohnson_llf zmap zscore
     false_discovery_control quantile theilslopes spearmanr kendalltau alexandergovern chi2_contingency pearsonr
     skewtest ttest_1samp ttest_ind ttest_rel
+    anderson binned_statistic boxcox boxcox_normmax cramervonmises directional_stats epps_singleton_2samp median_test
+    mode obrientransform ppcc_max probplot sigmaclip ttest_ind_from_stats yeojohnson yeojohnson_normmax
+""")
+_make_constant("stats", """
+    anderson_ksamp ansari brunnermunzel chatterjeexi cramervonmises_2samp fligner friedmanchisquare kruskal ks_2samp
+    mannwhitneyu mood percentileofscore quantile_test rankdata ranksums somersd spearmanrho tiecorrect weightedtau
+    wilcoxon
 """)
 _borrow_classes("stats", "gaussian_kde")
 _DISTRIBUTIONS = _public_names()

@@ -126,3 +126,8 @@ sample("signal.istft", np.outer(between(1, 2, 5), between(1, 2, 6)) * (1 + 0.5j)
 for name in ("iirnotch", "iirpeak"):
     sample(f"signal.{name}", np.array(0.3), np.array(5.0), smooth=True, has_shape=False, tolerance=1e-10)
 sample("signal.iircomb", 0.25, np.array(5.0), smooth=True, has_shape=False, tolerance=1e-10)
+for name in ("argrelmax", "argrelmin"):
+    sample(f"signal.{name}", SIGNAL, batches=False, has_shape=False)
+sample("signal.argrelextrema", SIGNAL, np.greater, batches=False, has_shape=False)
+for name in ("check_COLA", "check_NOLA"):
+    sample(f"signal.{name}", np.hanning(8), 8, 4, batches=False, has_shape=False)

@@ -1,4 +1,4 @@
-"""Estimates of densities by kernels, which SciPy computes in compiled code, on Tensors."""
+"""Parts of SciPy's statistics that are compiled code, or whose derivatives cancel, for Tensors."""
 
 # tests: tests/scipy/test_classes.py
 from __future__ import annotations
@@ -10,7 +10,7 @@ from scipy.stats import _kde
 
 import pydispatch.numpy as pnp
 from pydispatch._core import Tensor
-from pydispatch.scipy.borrowed import REPLACED
+from pydispatch.scipy.borrowed import REPLACED, MathFace
 from pydispatch.scipy.linalg import solve_triangular
 from pydispatch.scipy.special import logsumexp
 
@@ -41,6 +41,16 @@ class Estimate:
         return estimate
 
 
+def log_variance(logx: Any, xp: Any, axis: int) -> Any:
+    """Return the logarithm of the variance of exp(logx), whose derivatives are right where logx is near 0, too."""
+    if (abs(logx) < 1).all():
+        return pnp.log(pnp.var(pnp.expm1(logx), axis))
+    mean = logsumexp(logx, axis=axis, keepdims=True) - np.log(logx.shape[axis])
+    distance = pnp.maximum(logx, mean) + pnp.log1p(-pnp.exp(-abs(logx - mean)))
+    return logsumexp(2 * distance, axis=axis) - np.log(logx.shape[axis])
+
+
+REPLACED["scipy.stats._morestats"] = {"_log_var": log_variance, "math": MathFace()}
 REPLACED["scipy.stats._kde"] = {
     "gaussian_kernel_estimate": Estimate(_kde.gaussian_kernel_estimate, False),
     "gaussian_kernel_estimate_log": Estimate(_kde.gaussian_kernel_estimate_log, True)}
