@@ -20,7 +20,7 @@ from pydispatch.numpy.declare import as_nonscalar
 from pydispatch.ops import ops
 from pydispatch.scipy.borrowed import CLASSES, borrow, borrow_classes, publish
 from pydispatch.scipy.checks import value_check
-from pydispatch.scipy.pack import SCIPY
+from pydispatch.scipy.pack import FACE, SCIPY
 from pydispatch.scipy.sparse.arrays import Structure
 from pydispatch.tree import register_pytree_node
 
@@ -712,9 +712,11 @@ borrow("interpolate", """
     barycentric_interpolate griddata interpn krogh_interpolate lagrange pade pchip_interpolate
 """)
 borrow_classes("interpolate", """
-    Akima1DInterpolator BarycentricInterpolator FloaterHormannInterpolator KroghInterpolator RBFInterpolator Rbf
+    Akima1DInterpolator BarycentricInterpolator FloaterHormannInterpolator KroghInterpolator Rbf
     RegularGridInterpolator interp1d
 """)
+if FACE.original("interpolate._rbfinterp_xp") is not None:      # older versions compute in compiled code
+    borrow_classes("interpolate", "RBFInterpolator")
 for name in ("LinearNDInterpolator", "NearestNDInterpolator"):
     CLASSES[f"interpolate.{name}"] = partial(of_module, name)
 SCIPY.install("interpolate")

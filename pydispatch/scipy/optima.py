@@ -28,7 +28,7 @@ from pydispatch.numpy.declare import as_array, known_values
 from pydispatch.ops import ops
 from pydispatch.scipy.implicit import Options, fitted, implicit_operator, jacobian_products, packed, raw, unpacked
 from pydispatch.scipy.linalg import cholesky, solve_triangular
-from pydispatch.scipy.problems import Solution, as_arguments, as_real_unknowns, problem
+from pydispatch.scipy.problems import Solution, as_arguments, as_real_unknowns, as_unknowns, problem
 from pydispatch.tree import tree_leaves
 
 NP = ops.np
@@ -657,10 +657,10 @@ def _find_scalar_root(fun: Flat, x0: Arrays, args: Arrays, options: Options) -> 
     like, n_starts = x0, options["n_starts"]
 
     def value_at(x: Any) -> Any:
-        return given_back(raw(function(np.asarray(x, float).reshape(like[0].shape), *args)[0]))
+        return given_back(raw(function(np.asarray(x, like[0].dtype).reshape(like[0].shape), *args)[0]))
 
     def slope_at(x: Any) -> Any:
-        x = np.asarray(x, float).reshape(like[0].shape)
+        x = np.asarray(x, like[0].dtype).reshape(like[0].shape)
         return given_back(raw(slopes(np.ones_like(x), x, *args)[0]))
 
     found, is_found, report = options["search"](value_at, slope_at, given_back(raw(x0[0])),
@@ -668,12 +668,12 @@ def _find_scalar_root(fun: Flat, x0: Arrays, args: Arrays, options: Options) -> 
     if not is_found:
         raise ConvergenceError(f"the search ends without a root: {report.get('flag', '')}".rstrip(": "))
     options["report"].update(report)
-    return (np.asarray(found, float).reshape(like[0].shape),)
+    return (np.asarray(found, like[0].dtype).reshape(like[0].shape),)
 
 
 def given_back(x: Any) -> Any:
     """Return an array without axes as a number, as SciPy's searches expect."""
-    return x if x.ndim else float(x)
+    return x if x.ndim else x.item()
 
 
 SCALAR_ROOT = implicit_operator("root_scalar", _equations, _find_scalar_root, no_loops)
@@ -682,9 +682,9 @@ SCALAR_ROOT = implicit_operator("root_scalar", _equations, _find_scalar_root, no
 def scalar_root(who: str, f: Any, x0: Any, starts: Sequence[Any], args: Any, search: Any) -> tuple[Any, dict[str, Any]]:
     """Return a root and SciPy's report. The search gets f, its derivative, the start and the other starts."""
     check_function(f"{who}: f", f, f"{who}(lambda x: x * x - 2.0, 0.0, 2.0)")
-    starts = tuple([as_real_unknowns(who, each) for each in starts])
+    starts = tuple([as_unknowns(who, "a start", each) for each in starts])
     report: dict[str, Any] = {}
-    found = problem(who, "f", lambda x, *values: f(x, *values[len(starts):]), as_real_unknowns(who, x0),
+    found = problem(who, "f", lambda x, *values: f(x, *values[len(starts):]), as_unknowns(who, "x0", x0),
                     (*starts, *as_arguments(args)))
     return found.solve(SCALAR_ROOT, {"who": who, "search": search, "report": report, "n_starts": len(starts)}), report
 

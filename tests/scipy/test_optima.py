@@ -131,6 +131,14 @@ def test_bounds_of_a_search_have_examples():
     np.testing.assert_allclose(found, [2.0, 3.0])
 
 
+def test_complex_roots():
+    def found(a):
+        return optimize.newton(lambda x: x * x + a, 1.0 + 1.0j, tol=1e-14)
+
+    np.testing.assert_allclose(found(4.0), 2j, atol=1e-12)
+    np.testing.assert_allclose(grad(lambda a: found(a).imag)(np.array(4.0)), 0.25, rtol=1e-9)
+
+
 def test_results_report_what_scipy_does():
     found, expected = [o.root_scalar(lambda x: x ** 3 - 5, bracket=(0.0, 4.0)) for o in (optimize, reference)]
     assert dict(found) == dict(expected)

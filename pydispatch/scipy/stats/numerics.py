@@ -41,7 +41,7 @@ class Estimate:
         return estimate
 
 
-def log_variance(logx: Any, xp: Any, axis: int) -> Any:
+def log_variance(logx: Any, xp: Any = None, axis: int = 0) -> Any:
     """Return the logarithm of the variance of exp(logx), whose derivatives are right where logx is near 0, too."""
     if (abs(logx) < 1).all():
         return pnp.log(pnp.var(pnp.expm1(logx), axis))
