@@ -19,7 +19,8 @@ OF_RANKS = [("ansari", (X, Y)), ("brunnermunzel", (X, Y)), ("chatterjeexi", (X, 
             ("fligner", (X, Y)), ("friedmanchisquare", (X, Y, Y[::-1])), ("kruskal", (X, Y)), ("ks_2samp", (X, Y)),
             ("mannwhitneyu", (X, Y)), ("mood", (X, Y)), ("quantile_test", (X,)), ("ranksums", (X, Y)),
             ("somersd", (X, Y)), ("weightedtau", (X, Y)), ("wilcoxon", (X, Y)), ("anderson_ksamp", ([X, Y],)),
-            *([("spearmanrho", (X, Y))] if hasattr(theirs, "spearmanrho") else [])]
+            ("spearmanrho", (X, Y))]
+OF_RANKS = [(name, args) for name, args in OF_RANKS if hasattr(theirs, name)]
 OTHERS = {"anderson": (lambda of, x: of.anderson(x, "norm").statistic, 1e-6),
           "binned_statistic": (lambda of, x: of.binned_statistic(Y, x, "mean", 3).statistic, 1e-6),
           "cramervonmises": (lambda of, x: of.cramervonmises(x, "expon").statistic, 1e-6),
