@@ -26,7 +26,7 @@ from .examples import MADE, write
 load_all("np")      # declares `OF_FAMILIES`
 NAMESPACES = ("numpy", "numpy.linalg", "numpy.fft", "numpy.random", "numpy.lib.stride_tricks", "scipy.special",
               "scipy.fft", "scipy.linalg", "scipy.signal", "scipy.ndimage", "scipy.stats", "scipy.sparse",
-              "scipy.sparse.linalg", "scipy.interpolate", "scipy.spatial", "scipy.spatial.distance")
+              "scipy.sparse.linalg", "scipy.interpolate", "scipy.spatial", "scipy.spatial.distance", "scipy.cluster.vq")
 """The faces whose functions have pages. SciPy's solvers are in docs/reference.md."""
 TITLES = {
     "pointwise": "element by element", "reduction": "along axes", "accumulation": "running sums and products",

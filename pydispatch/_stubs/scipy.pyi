@@ -28,12 +28,6 @@ class _linalg_eigh(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, lower: bool = ..., check_finite: bool = ...) -> Any: ...
 
-class _linalg_eigh_tridiagonal(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, a: _Array) -> tuple[_Array, _Array]: ...
-    @overload
-    def __call__(self, a: _Value) -> Any: ...
-
 class _linalg_expm(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, A: _Array) -> _Array: ...
@@ -97,12 +91,6 @@ class _ndimage_map_coordinates(Packet):  # type: ignore[misc]
     def __call__(self, input: _Raw, coordinates: _Raw, order: int = ..., mode: str = ..., cval: float = ..., *, batch_ndim: int = ...) -> NDArray[Any]: ...
     @overload
     def __call__(self, input: _Value, coordinates: _Value, order: int = ..., mode: str = ..., cval: float = ..., *, batch_ndim: int = ...) -> Any: ...
-
-class _ndimage_spline_filter1d(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, input: _Array, order: int, axis: int, mode: str, transposed: bool = ...) -> _Array: ...
-    @overload
-    def __call__(self, input: _Value, order: int, axis: int, mode: str, transposed: bool = ...) -> Any: ...
 
 class _signal_convolve(Packet):  # type: ignore[misc]
     @overload
@@ -290,7 +278,7 @@ class Operators:
     linalg_cholesky: _linalg_cho_factor
     linalg_det: _linalg_det
     linalg_eigh: _linalg_eigh
-    linalg_eigh_tridiagonal: _linalg_eigh_tridiagonal
+    linalg_eigh_of_tridiagonal: Packet
     linalg_expm: _linalg_expm
     linalg_expm_direction: Packet
     linalg_inv: _linalg_det
@@ -308,7 +296,7 @@ class Operators:
     ndimage_convolve: _ndimage_convolve
     ndimage_map_coordinates: _ndimage_map_coordinates
     ndimage_ranked: Packet
-    ndimage_spline_filter1d: _ndimage_spline_filter1d
+    ndimage_spline_coefficients: Packet
     ndimage_transposed: Packet
     ndimage_weigh: Packet
     signal_convolve: _signal_convolve

@@ -36,7 +36,7 @@ from pydispatch.scipy.errors import ErrorsOf
 from pydispatch.scipy.pack import FACE, SCIPY
 
 CONVOLVE, TRANSPOSED, WEIGH, MAP, SPLINE, RANKED = SCIPY.operators(
-    "ndimage_convolve", "ndimage_transposed", "ndimage_weigh", "ndimage_map_coordinates", "ndimage_spline_filter1d",
+    "ndimage_convolve", "ndimage_transposed", "ndimage_weigh", "ndimage_map_coordinates", "ndimage_spline_coefficients",
     "ndimage_ranked")
 
 # --- boundaries ------------------------------------------------------------------------------------------------------
@@ -699,7 +699,7 @@ def spline_kernel(input: Any, order: int, axis: int, mode: str, transposed: bool
 
 
 SCIPY.declare(
-    "ndimage_spline_filter1d", "Tensor input, int order, int axis, str mode, bool transposed=False", spline_kernel,
+    "ndimage_spline_coefficients", "Tensor input, int order, int axis, str mode, bool transposed=False", spline_kernel,
     lambda input, order, axis, mode, transposed=False: MetaArray(
         shape_of(input), np.result_type(dtype_of(input), np.float64)),
     vjp=lambda g, order, axis, mode, transposed: SPLINE(g, order, axis, mode, not transposed),

@@ -25,6 +25,7 @@ FAMILIES = (
     "sparse",
     "interpolate",
     "spatial",
+    "cluster",
 )
 
 SOLVERS = ("integrate", "optimize")

@@ -31,8 +31,8 @@ def test_what_is_passed_on_is_scipys(name):
 
 
 @pytest.mark.parametrize("family", [
-    "fft", "integrate", "interpolate", "linalg", "ndimage", "optimize", "signal", "sparse", "sparse.linalg",
-    "spatial", "spatial.distance", "special", "stats",
+    "cluster.vq", "fft", "integrate", "interpolate", "linalg", "ndimage", "optimize", "signal", "sparse",
+    "sparse.linalg", "spatial", "spatial.distance", "special", "stats",
 ])
 def test_every_public_name_of_scipys_is_here(family):
     theirs, ours = [operator.attrgetter(family)(module) for module in (scipy, pydispatch.scipy)]

@@ -286,9 +286,9 @@ def test_functions_that_are_not_holomorphic_refuse_complex_arguments(name):
         ops.np.real(result).backward()
 
 
-@pytest.mark.parametrize("name", ["comb", "factorial", "legendre_p", "mathieu_a", "ncfdtr"])
+@pytest.mark.parametrize("name", ["legendre_p", "mathieu_a", "ncfdtr"])
 def test_refused_functions_take_arrays_and_say_why_they_take_no_tensors(name):
-    args = {"comb": (5, 2), "factorial": (3,), "legendre_p": (2, 0.5), "mathieu_a": (1, 0.5), "ncfdtr": (2, 3, 0.5, 1)}
+    args = {"legendre_p": (2, 0.5), "mathieu_a": (1, 0.5), "ncfdtr": (2, 3, 0.5, 1)}
     if not hasattr(scipy.special, name):
         return
     np.testing.assert_array_equal(getattr(special, name)(*args[name]), getattr(scipy.special, name)(*args[name]))

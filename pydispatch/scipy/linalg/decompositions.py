@@ -20,7 +20,7 @@ from pydispatch.scipy.linalg.structured import toeplitz
 from pydispatch.scipy.pack import FACE, SCIPY
 
 cholesky, eigh_of, expm_direction, solve_triangular, tridiagonal_of = SCIPY.operators(
-    "linalg_cholesky", "linalg_eigh", "linalg_expm_direction", "linalg_solve_triangular", "linalg_eigh_tridiagonal")
+    "linalg_cholesky", "linalg_eigh", "linalg_expm_direction", "linalg_solve_triangular", "linalg_eigh_of_tridiagonal")
 
 
 def refuse_options(name: str, **options: Any) -> None:
@@ -256,7 +256,7 @@ def tridiagonal_kernel(a: Any) -> Any:
                                 "eigh_tridiagonal")(a)
 
 
-SCIPY.declare("linalg_eigh_tridiagonal", "Tensor a", tridiagonal_kernel, meta_on_stacks(tridiagonal_kernel),
+SCIPY.declare("linalg_eigh_of_tridiagonal", "Tensor a", tridiagonal_kernel, meta_on_stacks(tridiagonal_kernel),
               returns="(Tensor, Tensor)", tags=("linalg",), vjp=eigh_vjp, jvp=eigh_jvp,
               vmap=arguments.matrices_batch("eigh_tridiagonal"))
 

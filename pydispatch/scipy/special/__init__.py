@@ -12,6 +12,7 @@ from pydispatch.scipy.pack import PASSED_ON as _PASSED_ON
 from pydispatch.scipy.pack import SCIPY as _SCIPY
 from pydispatch.scipy.special import (  # noqa: F401
     bessel,
+    counts,
     declare,
     distributions,
     elementary,

@@ -7,9 +7,7 @@ from scipy import special
 from pydispatch.scipy.pack import PASSED_ON
 from pydispatch.scipy.special.declare import refuse
 
-refuse("comb", "write binom(N, k), which is smooth: this function counts and rounds")
-refuse("perm", "write poch(N - k + 1, k), which is smooth: this function counts and rounds")
-refuse("factorial factorial2 factorialk", "write gamma(n + 1), which is smooth: this is a function of whole numbers")
+refuse("factorial2 factorialk", "write gamma(n + 1), which is smooth: these are functions of whole numbers")
 refuse("stirling2 bernoulli euler", "pass plain numbers: it is a table of whole numbers, which have no gradient")
 refuse("mathieu_a mathieu_b mathieu_even_coef mathieu_odd_coef pro_cv obl_cv pro_cv_seq obl_cv_seq",
        "pass plain numbers: SciPy has no derivatives of these eigenvalues and coefficients")
