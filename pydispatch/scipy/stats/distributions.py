@@ -110,9 +110,6 @@ class Methods:
             raise AttributeError(f"distribution has no attribute {name!r}")
         return getattr(self.scipys, name)
 
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *dir(self.scipys)})
-
 
 class Distribution(Methods):
     """A distribution of numbers."""

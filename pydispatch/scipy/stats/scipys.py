@@ -56,6 +56,10 @@ class ScipysDistribution(Distribution):
             return super().__getattr__(name)
         return getattr(self, name)
 
+    def __dir__(self) -> list[str]:
+        self.declare()
+        return list(super().__dir__())
+
     def declare(self) -> bool:
         """Declare the methods, unless that is done. The first access to one calls this, as an import has no time."""
         with declaring:
