@@ -37,6 +37,8 @@ SMALL = {
     "hamiltonian_monte_carlo": (["--chains", "10", "--length", "50"], r"accepted\n"),
     "camera_calibration": (["--size", "48"], r"zoom .* ([-\d.]+) +\1\n(.*\n){3}distortion .* ([-\d.]+) +\3\n"),
     "deconvolution": (["--size", "24"], r"squares, less LSQR +0\.0000"),
+    "registration": (["--size", "32"], r"Powell, at most +0\.000"),
+    "stiffest_beam": (["--count", "5"], r"gradient, less formula +[\d.]+e-(09|1\d)  at most\n"),
     "neural_ode": (["--steps", "3"], r"LSODA, largest +[\d.]+e-0[5-9]\n"),
     "optimal_control": (["--targets", "1"], r"start +([\d.]+)\d\d +(-[\d.]+)\d\d\n.*collocation +\1\d\d +\2"),
 }
