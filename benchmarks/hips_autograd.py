@@ -1,22 +1,15 @@
-"""Gradients of `pydispatch.compat.autograd` beside those of HIPS autograd, and the tests of packages that use it.
+"""Gradients of `pydispatch.compat.autograd` beside those of HIPS autograd: `python -m benchmarks.hips_autograd`.
 
-    python -m benchmarks.hips_autograd                          small and large gradients; needs HIPS autograd
-    python -m benchmarks.hips_autograd --tests PATH [...]       pytest on PATH, with `autograd` replaced by our package
-
-The libraries take turns, so that a ratio is the median over rounds of what was timed together. To fill the table of
-packages in docs/coming-from-hips-autograd.md, install a package and unpack its tests, then run them both ways.
+It needs HIPS autograd. The libraries take turns, so that a ratio is the median over rounds of what was timed together.
 """
 
 from __future__ import annotations
 
 import importlib
 import statistics
-import sys
 import timeit
 import warnings
 from collections.abc import Callable, Iterator
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
 from typing import Any
 
 import numpy as np
@@ -26,29 +19,6 @@ from pydispatch.cli.timing import on_one_core
 RANDOM = np.random.default_rng(0)
 OURS = "pydispatch.compat.autograd"
 Case = tuple[Callable[[Any], Any], Any]       # a gradient function, and its argument
-
-
-class Replacing(MetaPathFinder, Loader):
-    """Finds the modules of ours when those of HIPS autograd are imported."""
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Return the spec of a module of autograd, and None for all others."""
-        return ModuleSpec(name, self, is_package=True) if name.partition(".")[0] == "autograd" else None
-
-    def create_module(self, spec: ModuleSpec) -> Any:
-        """Return the module of ours."""
-        return importlib.import_module(spec.name.replace("autograd", OURS, 1))
-
-    def exec_module(self, module: Any) -> None:
-        """Leave the module as it is."""
-
-
-def run_tests(arguments: list[str]) -> int:
-    """Run pytest with `autograd` replaced by our package."""
-    import pytest
-
-    sys.meta_path.insert(0, Replacing())
-    return int(pytest.main(arguments))
 
 
 def cases(package: str) -> Iterator[tuple[str, Case]]:
@@ -122,18 +92,15 @@ def measure(ours: Case, theirs: Case, rounds: int = 9) -> tuple[float, float]:
     return statistics.median(mine for mine, _ in taken) * 1e6, statistics.median(mine / his for mine, his in taken)
 
 
-def main(arguments: list[str]) -> int:
-    """Print a table, or run tests."""
-    if arguments[:1] == ["--tests"]:
-        return run_tests(arguments[1:])
+def main() -> None:
+    """Print a table."""
     on_one_core()
     warnings.simplefilter("ignore")
     print("| gradient | µs | of HIPS autograd's time |\n|---|---|---|")
     for (name, ours), (_, theirs) in zip(cases(OURS), cases("autograd"), strict=True):
         time, ratio = measure(ours, theirs)
         print(f"| {name} | {time:,.0f} | {ratio:.2f} |", flush=True)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main()
