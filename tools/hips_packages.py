@@ -20,7 +20,8 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).resolve().parent.parent
 OURS = "pydispatch.compat.autograd"
 LINES = (
-    (re.compile(r"^( *(?:>>> )?)import autograd$", re.MULTILINE), rf"\1import {OURS} as autograd"),
+    (re.compile(r"^( *(?:>>> )?)import autograd((?:\.\w+)*)$", re.MULTILINE),
+     rf"\1import {OURS}\2; from pydispatch.compat import autograd"),
     (re.compile(r"^( *(?:>>> )?(?:from|import) +)autograd\b(?=[ .])", re.MULTILINE), rf"\1{OURS}"),
     (re.compile(r"(?<=[\"'])autograd(?=\.(?:numpy|scipy)\b)"), OURS),
 )
