@@ -651,8 +651,8 @@ def _described(leaf: Any) -> Any:
     if isinstance(leaf, slice):
         return slice, tuple(map(_described, (leaf.start, leaf.stop, leaf.step)))
     if not isinstance(leaf, Hashable):
-        raise CompilationError(f"compile: an argument is {_core.a_type(leaf)}, expected an array or something "
-                               "hashable\npass arrays, pytrees of arrays, or hashable values")
+        raise CompilationError(f"compile: an argument is {_core.a_type(leaf)}, expected an array or a "
+                               "hashable value\npass arrays, pytrees of arrays, or hashable values")
     return type(leaf), repr(leaf) if isinstance(leaf, (float, complex)) else leaf
 
 

@@ -120,7 +120,7 @@ UniqueAllResult, UniqueCountsResult, UniqueInverseResult = [
 
 @array_function()
 def unique_all(x: Any) -> Any:
-    """Return the distinct elements, their first positions, the number of each element, and their counts."""
+    """Return the distinct elements, their first positions, each element's position among them, and their counts."""
     return UniqueAllResult(*unique(as_nonscalar(x), True, True, True, equal_nan=False))
 
 

@@ -333,7 +333,7 @@ def test_static_arguments():
     for settings, last in (((1, 2), 3), ((1, 2), 3), ((1, 3), 3), ((1, 2), 4), (frozenset({1}), 4)):
         check_same(compiled(settings, X, last), X * len(settings) * last)
     assert seen == [((1, 2), 3), ((1, 3), 3), ((1, 2), 4), (frozenset({1}), 4)]
-    with pytest.raises(CompilationError, match=r"an argument is a list, expected an array or something hashable\npass"):
+    with pytest.raises(CompilationError, match=r"an argument is a list, expected an array or a hashable value\npass"):
         compiled([1, 2], X, 3)
     with pytest.raises(CompilationError, match=r"an argument is an ndarray"):
         compiled(X, X, 3)
@@ -643,7 +643,7 @@ def test_errors_of_the_function_are_its_own():
 
 
 def test_unhashable_arguments():
-    with pytest.raises(CompilationError, match=r"an argument is a set, expected an array or something hashable\npass"):
+    with pytest.raises(CompilationError, match=r"an argument is a set, expected an array or a hashable value\npass"):
         compile(lambda x, s: x)(X, {1})
     with pytest.raises(CompilationError, match=r"an argument is a bytearray"):
         compile(lambda x, s: x)(X, bytearray(b"1"))
@@ -1011,7 +1011,7 @@ def test_threads_share_a_function(backend):
 
 
 def test_objects_of_other_classes_are_values_or_refused():
-    with pytest.raises(CompilationError, match="Counter, expected an array or something hashable"):
+    with pytest.raises(CompilationError, match="Counter, expected an array or a hashable value"):
         compile(lambda d: d["x"])(Counter(x=X))
 
 

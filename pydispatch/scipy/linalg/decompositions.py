@@ -74,7 +74,7 @@ def eigh(a: Any, b: Any = None, *, lower: bool = True, eigvals_only: bool = Fals
 
 
 def hermitian(a: Any, lower: bool) -> Any:
-    """Return the Hermitian matrix of which one triangle is read."""
+    """Return the Hermitian matrix given by the triangle that is read."""
     return arguments.in_triangle(a, lower) + ops.np.conjugate(arguments.in_triangle(a, lower, True)).mT
 
 

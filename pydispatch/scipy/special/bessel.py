@@ -45,12 +45,12 @@ OF_ORDER = "Tensor v, Tensor z"
 
 
 def yn_slope(n: Any, x: Any) -> Any:
-    """Return the derivative of yn for a whole order. SciPy truncates any order to one."""
+    """Return the derivative of yn for an integer order. SciPy truncates the order to an integer."""
     return (yn(n - 1, x) - yn(n + 1, x)) * 0.5
 
 
 def kn_slope(n: Any, x: Any) -> Any:
-    """Return the derivative of kn for a whole order. SciPy truncates any order to one."""
+    """Return the derivative of kn for an integer order. SciPy truncates the order to an integer."""
     return (kn(n - 1, x) + kn(n + 1, x)) * -0.5
 
 

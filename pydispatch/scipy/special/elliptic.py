@@ -1,7 +1,7 @@
 """Elliptic integrals and functions (DLMF 19, 22), and the arithmetic-geometric mean.
 
 Their derivatives are integrals of the same kind: Carlson's symmetric ones. The derivatives of these are integrals over
-t from 0 to infinity. For whole a, b, c and d, the integrand is
+t from 0 to infinity. For integers a, b, c and d, the integrand is
 `t**k (t + x)**(-a / 2) (t + y)**(-b / 2) (t + z)**(-c / 2) (t + p)**(-d / 2)`.
 All further derivatives are of this kind too. The operator `carlson` computes the integrals by the trapezoidal rule in
 log(t), which converges exponentially, as the integrand is analytic.
