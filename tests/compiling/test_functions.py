@@ -566,7 +566,7 @@ def test_wrong_parameters(arguments, options, message):
 @pytest.mark.parametrize("name", ["donate", "static_argnums"])
 @pytest.mark.parametrize("positions", [2, -3, (0, 2)])
 def test_positions_that_a_function_does_not_have(name, positions):
-    with pytest.raises(DispatchTypeError, match=rf"compile: {name} is .*, and f has the parameters x, y\ncount "):
+    with pytest.raises(DispatchTypeError, match=rf"compile: {name} is .*, but f has the parameters x, y\ncount "):
         compile(lambda x, y: x, **{name: positions})
     compile(lambda x, *rest: x, **{name: positions})        # which has as many as it gets
 
