@@ -17,7 +17,7 @@ from pydispatch.func import vmap
 from pydispatch.numpy.declare import as_nonscalar
 from pydispatch.ops import ops
 from pydispatch.scipy.borrowed import by_example_if_needed
-from pydispatch.scipy.ndimage import MAP, RANKED, SPLINE, extended
+from pydispatch.scipy.ndimage import MAP, RANKED, SPLINE, extended, in_dtype_of_image
 
 __all__ = ["fourier_filter", "fourier_shift", "generic_filter", "generic_filter1d", "geometric_transform",
            "min_or_max_filter", "min_or_max_filter1d", "rank_filter", "spline_filter1d", "zoom_shift"]
@@ -121,9 +121,12 @@ def geometric_transform(input: Any, mapping: Any, coordinates: Any, matrix: Any,
                   for place in np.ndindex(*output.shape)]
         coordinates = ops.np.reshape(np.stack(points, -1), (input.ndim, *output.shape))
     elif matrix is not None:
-        grid = np.indices(output.shape).reshape(output.ndim, -1)
-        coordinates = ops.np.reshape(matrix @ grid + shift[:, None], (input.ndim, *output.shape))
-    write(output, MAP(input, as_nonscalar(coordinates) + npad, order, MODES[mode], cval))
+        grid, coordinates = np.indices(output.shape).reshape(output.ndim, -1), shift[:, None]
+        for axis, line in enumerate(grid):      # in this order, as SciPy rounds
+            coordinates = coordinates + matrix[:, axis, None] * line
+        coordinates = ops.np.reshape(coordinates, (input.ndim, *output.shape))
+    found = MAP(input, as_nonscalar(coordinates) + npad, order, MODES[mode], cval)
+    write(output, in_dtype_of_image(found, output.dtype))
 
 
 def zoom_shift(input: Any, zoom: Any, shift: Any, output: Any, order: int, mode: int, cval: Any, npad: int,

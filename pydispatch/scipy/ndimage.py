@@ -663,9 +663,14 @@ def strides_of(shape: tuple[int, ...]) -> list[int]:
 
 
 def in_dtype_of_image(values: Any, dtype: np.dtype) -> Any:
-    """Convert values to the dtype of the image. For integers, halves are rounded away from 0."""
+    """Convert values to the dtype of the image. For integers, halves are rounded away from 0.
+
+    Unsigned ones are limited to their range, which splines can exceed.
+    """
     if values.dtype == dtype:
         return values
+    if dtype.kind == "u":
+        values = ops.np.clip(values, 0, np.iinfo(dtype).max)
     if dtype.kind not in "fc":
         rounded = ops.np.floor(ops.np.add(ops.np.absolute(values), 0.5))
         values = ops.np.multiply(ops.np.sign(values), rounded)

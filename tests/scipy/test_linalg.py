@@ -395,3 +395,21 @@ def test_hermitian_bands_are_given_by_half(lower, dtype):
 def test_a_wrong_number_of_diagonals_is_named():
     with pytest.raises(ValueError, match="has 3 diagonals, expected 4"):
         linalg.solve_banded((1, 2), Tensor(np.ones((3, 4))), np.ones(4))
+
+
+# --- what has no derivative ------------------------------------------------------------------------------------------
+
+UNCLEAR = {
+    "equal eigenvalues": (lambda a: linalg.schur(a)[0], np.eye(3), r"linalg\.schur: Singular matrix\n"),
+    "dependent eigenvectors": (lambda a: linalg.funm(a, np.exp), np.array([[1.0, 1], [0, 1]]),
+                               r"linalg\.funm: the matrix has no independent eigenvectors"),
+    "complex": (lambda a: linalg.hessenberg(a * 1j), np.eye(3), r"linalg\.hessenberg: found a Tensor of dtype complex"),
+    "a stack": (lambda a: linalg.ldl(a)[0], np.stack([np.eye(3)] * 2), "matrix|square|use vmap"),
+}
+
+
+@together("what", UNCLEAR)
+def test_results_without_derivatives_are_refused(what):
+    function, a, message = UNCLEAR[what]
+    with pytest.raises((scipy.linalg.LinAlgError, NotImplementedError, ValueError), match=message):
+        grad(lambda a: ops.np.sum(function(a)))(a)

@@ -299,3 +299,20 @@ OPERATORS = {
 def test_operators_of_the_formulas_pass_opcheck(name, args, kwargs):
     args = tuple([Tensor(x, requires_grad=True) if isinstance(x, np.ndarray) else x for x in args])
     assert set(opcheck(getattr(ops.scipy, name), args, kwargs).values()) == {"SUCCESS"}
+
+
+@together("dtype", [np.uint8, np.int16, np.float32])
+def test_splines_of_integers_are_rounded_like_scipys(dtype):
+    image = (255 * (between(0, 1, 6, 7) > 0.5)).astype(dtype)
+    points = between(0, 5, 2, 20)
+    for name, *args in (("zoom", 1.7), ("shift", (0.3, -0.6)), ("rotate", 20), ("map_coordinates", points)):
+        np.testing.assert_allclose(getattr(ndimage, name)(Tensor(image), *args).numpy(),
+                                   getattr(theirs, name)(image, *args), rtol=1e-6)
+
+
+@together("order", [0, 1, 3])
+def test_coordinates_between_two_elements_are_rounded_like_scipys(order):
+    image = between(-1, 1, 32, 32)
+    for name, argument in (("rotate", 45), ("rotate", 90), ("zoom", 1.5), ("zoom", 0.37), ("shift", 0.5)):
+        np.testing.assert_allclose(getattr(ndimage, name)(Tensor(image), argument, order=order).numpy(),
+                                   getattr(theirs, name)(image, argument, order=order), atol=1e-12)

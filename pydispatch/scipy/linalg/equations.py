@@ -7,17 +7,19 @@ SciPy computes the values. Each equation is one of as many numbers as there are 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 from scipy import linalg
 
 from pydispatch.func.values import all_as_passed
+from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.numpy.declare import as_nonscalar, read_off
 from pydispatch.numpy.linalg import matrix_power
 from pydispatch.ops import ops
 from pydispatch.scipy.borrowed import by_example_if_needed
-from pydispatch.scipy.implicit import REMEDIES, implicit_operator
+from pydispatch.scipy.implicit import LIMITS, REMEDIES, implicit_operator
 from pydispatch.scipy.linalg import arguments
 from pydispatch.scipy.linalg.banded import solve_banded, transposed
 from pydispatch.scipy.linalg.decompositions import eigvalsh, hermitian, in_double, qr, refuse_options
@@ -29,9 +31,14 @@ def no_loops(*args: Any) -> Any:
     raise NotImplementedError
 
 
-EQUATION = implicit_operator("linalg.equation", lambda residual, n: residual,
+@cache
+def equation(name: str) -> HigherOrderOperator:
+    """Return the operator of a function, for its errors. It takes the residual, arrays and how to solve."""
+    name = f"linalg.{name}"
+    REMEDIES[name] = "the result is not a smooth function of the matrix, for example if eigenvalues are equal"
+    LIMITS[name] = "change the matrix"
+    return implicit_operator(name, lambda residual, n: residual,
                              lambda residual, x0, args, options: options["solve"](*args), no_loops)
-REMEDIES["linalg.equation"] = "the result is not a smooth function of the matrix, for example if eigenvalues are equal"
 
 
 def solved(name: str, solve: Callable[..., Any], residual: Callable[..., Any], shapes: Any, *args: Any) -> Any:
@@ -42,7 +49,7 @@ def solved(name: str, solve: Callable[..., Any], residual: Callable[..., Any], s
                                       "expected a matrix of real numbers\nuse vmap for stacks, or pass an array")
     args = tuple(map(in_double, args))
     x0 = tuple([np.zeros(shape) for shape in shapes])
-    return all_as_passed(EQUATION(residual, x0, args, (), {"solve": solve}), args)
+    return all_as_passed(equation(name)(residual, x0, args, (), {"solve": solve}), args)
 
 
 def factors(name: str, solve: Callable[..., Any], residual: Callable[..., Any], a: Any) -> tuple[Any, ...]:

@@ -166,16 +166,13 @@ def run_iteration(residual: Any, x0: Any, args: Any, options: Any) -> Any:
             lambda v: np.conj(back(np.conj(np.asarray(v, x.dtype).reshape(-1)), x, *args)[0]), dtype=x.dtype)
     found, info = getattr(linalg, options["method"])(matrix, b, x, **options["options"])
     if info:
-        raise ConvergenceError(f"{options['method']} returned info={info}")
+        raise ConvergenceError(f"SciPy returned info={info}")
     return (found,)
-
-
-ITERATION = equation("iteration", run_iteration)
 
 
 def iteration(name: str) -> Callable[..., Any]:
     """Return SciPy's method of this name for Tensors too. It raises ConvergenceError for those it does not solve."""
-    scipys = getattr(linalg, name)
+    scipys, operator = getattr(linalg, name), equation(name, run_iteration)
 
     def solve(A: Any, b: Any, x0: Any = None, **options: Any) -> Any:
         if not holds_tensors(A, b, x0):
@@ -185,7 +182,7 @@ def iteration(name: str) -> Callable[..., Any]:
         dtype = np.result_type(b.dtype, getattr(A, "dtype", None) or np.float64, np.float64)
         start = np.zeros(vector.shape[0], dtype) if x0 is None else ops.np.astype(as_nonscalar(x0), dtype)
         found = problem(f"sparse.linalg.{name}", "A", lambda x, A, b: product(A, x) - b, start, (A, vector))
-        x = found.solve(ITERATION, {"method": name, "options": options, "matrix": scipys_matrix(A)})
+        x = found.solve(operator, {"method": name, "options": options, "matrix": scipys_matrix(A)})
         return ops.np.reshape(x, tuple(b.shape)), 0
 
     solve.__name__ = solve.__qualname__ = name
@@ -212,7 +209,7 @@ def run_eigenvalues(residual: Any, x0: Any, args: Any, options: Any) -> Any:
     return getattr(linalg, options["method"])(*matrices[:1], options["k"], *matrices[1:], **options["options"])
 
 
-EIGENVALUES = equation("eigenvalues", run_eigenvalues)
+EIGSH, SVDS = equation("eigsh", run_eigenvalues), equation("svds", run_eigenvalues)
 
 
 def eigsh(A: Any, k: int = 6, M: Any = None, sigma: float | None = None, which: str = "LM",
@@ -233,7 +230,7 @@ def eigsh(A: Any, k: int = 6, M: Any = None, sigma: float | None = None, which: 
         return (1 - ops.np.sum(vectors * moved, 0)) / 2, product(A, vectors) - moved * values
 
     found = problem("sparse.linalg.eigsh", "A", residual, (np.zeros(k), np.zeros((n, k))), tuple(matrices))
-    values, vectors = found.solve(EIGENVALUES, {
+    values, vectors = found.solve(EIGSH, {
         "method": "eigsh", "k": k, "options": options, "matrices": list(map(scipys_matrix, matrices))})
     return (values, vectors) if return_eigenvectors else values
 
@@ -255,7 +252,7 @@ def svds(A: Any, k: int = 6, ncv: Any = None, tol: float = 0, which: str = "LM",
                 product(A.T, left).mT - right * values[:, None])
 
     found = problem("sparse.linalg.svds", "A", residual, (np.zeros((m, k)), np.zeros(k), np.zeros((k, n))), (A,))
-    left, values, right = found.solve(EIGENVALUES, {
+    left, values, right = found.solve(SVDS, {
         "method": "svds", "k": k, "options": options, "matrices": [scipys_matrix(A)]})
     return (left, values, right) if return_singular_vectors is True else values
 
