@@ -63,7 +63,8 @@ class LazyModule(ModuleType):
 
     def loaded(self) -> dict[str, Any]:
         """Return the names that were used so far."""
-        names: dict[str, Any] = ModuleType.__dict__["__dict__"].__get__(self)
+        descriptor: Any = vars(ModuleType)["__dict__"]
+        names: dict[str, Any] = descriptor.__get__(self)
         return names
 
     @property

@@ -374,8 +374,9 @@ def defvjp(fun: Callback, *vjpmakers: Callback | None, argnums: Iterable[int] | 
     makers = dict(zip(_numbers(argnums), vjpmakers))        # noqa: B905  `argnums` may count without end
 
     def maker(argnums: Sequence[int], ans: Any, args: Any, kwargs: Any) -> Callback:
-        if len(argnums) == 1 and makers.get(argnums[0]):        # most calls
-            vjp = makers[argnums[0]](ans, *args, **kwargs)
+        only = makers.get(argnums[0]) if len(argnums) == 1 else None
+        if only is not None:        # most calls
+            vjp = only(ans, *args, **kwargs)
             return lambda g: (vjp(g),)
         found = [_rule(makers, argnum, "VJP", fun) for argnum in argnums]
         vjps = [one and one(ans, *args, **kwargs) for one in found]
