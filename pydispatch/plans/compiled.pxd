@@ -29,9 +29,11 @@ cdef class CompiledFunction:
     cdef list in_order          # its variants, the most recently used one first while there are few
     cdef list with_numbers
     cdef dict by_key            # lists of the others
+    cdef object replaced        # without the GIL: lists that readers may still use
     cdef readonly Py_ssize_t hits
     cdef dict __dict__
     cdef object __weakref__
+    cdef int replace_variants(self, list variants) except -1
 
 # return the offset of the vectorcall slot in objects of the class
 cdef Py_ssize_t vectorcall_offset_of_compiled() noexcept

@@ -150,21 +150,21 @@ cdef class Variant:
     @property
     def is_in_force(self):
         """Return whether all links hold their values."""
-        return holds_all(self.links)
+        return holds_all(<PyObject*>self.links)
 
     def __dealloc__(self):
         PyMem_RawFree(self.expected)
         PyMem_RawFree(self.extents)
 
 
-cdef bint holds_all(tuple links) except -1:
+cdef bint holds_all(PyObject* links) except -1:
     """Return whether each link holds its value, and each Tensor is untracked."""
     cdef PyObject* link
     cdef PyObject* holder
     cdef PyObject* held
     cdef Py_ssize_t i, position
-    for i in range(PyTuple_GET_SIZE(<PyObject*>links)):
-        link = PyTuple_GET_ITEM(<PyObject*>links, i)
+    for i in range(PyTuple_GET_SIZE(links)):
+        link = PyTuple_GET_ITEM(links, i)
         holder = PyTuple_GET_ITEM(link, 0)
         held = NULL
         if Py_TYPE(holder) == &PyCell_Type:
@@ -449,26 +449,26 @@ cdef int add_value_to_key(size_t* key, PyObject* value) except -1:
     return 0
 
 
-cdef object call_variant(Variant variant, PyObject* const* args, bint* is_for_these):
+cdef object call_variant(PyObject* variant, PyObject* const* args, bint* is_for_these):
     """Run the plan of a variant and set `is_for_these`, if the guard holds for these arguments, else return None."""
     cdef PyObject* small[MOST_LEAVES]
     cdef PyObject** leaves = small
     cdef PyObject** free = small
-    cdef Expected* place = variant.expected
+    cdef Expected* place = (<Variant>variant).expected
     cdef bint has_tensors = False
     cdef Py_ssize_t i, free_place
     cdef tuple results
-    if variant.n_arrays > MOST_LEAVES:
-        leaves = <PyObject**>PyMem_RawMalloc(variant.n_arrays * sizeof(PyObject*))
+    if (<Variant>variant).n_arrays > MOST_LEAVES:
+        leaves = <PyObject**>PyMem_RawMalloc((<Variant>variant).n_arrays * sizeof(PyObject*))
         if leaves == NULL:
             raise MemoryError()
         free = leaves
     try:
-        for i in range(variant.n_arguments):
+        for i in range((<Variant>variant).n_arguments):
             if not is_expected(&place, args[i], &free, &has_tensors):
                 return None
         is_for_these[0] = True
-        results = run_plan(variant.plan, leaves, True)
+        results = run_plan(<PyObject*>(<Variant>variant).plan, leaves, True)
     finally:
         while free > leaves:
             free -= 1
@@ -477,12 +477,12 @@ cdef object call_variant(Variant variant, PyObject* const* args, bint* is_for_th
             PyMem_RawFree(leaves)
     if has_tensors:
         results = tuple(map(tensor_of_result, results))
-    if variant.output is None:
+    if (<Variant>variant).output is None:
         return results[0]
-    if variant.output_items is None:
-        return variant.output(results)
+    if (<Variant>variant).output_items is None:
+        return (<Variant>variant).output(results)
     i = free_place = 0
-    return pytree_of_results(variant.output_items, &i, results, &free_place)
+    return pytree_of_results((<Variant>variant).output_items, &i, results, &free_place)
 
 
 cdef object pytree_of_results(tuple output, Py_ssize_t* place, tuple results, Py_ssize_t* taken):
@@ -511,35 +511,38 @@ def tensor_of_result(array):
 
 
 cdef PyObject* call_compiled(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
-    cdef CompiledFunction function = <CompiledFunction>self
     cdef Py_ssize_t n = PyVectorcall_NARGS(nargsf)
     cdef bint found = False
     if kwnames == NULL and (<State>borrowed_state()).plain:
-        if len(function.in_order) <= MOST_TRIED:
-            result = call_first(function, function.in_order, args, n, &found)
+        if PyList_GET_SIZE(<PyObject*>(<CompiledFunction>self).in_order) <= MOST_TRIED:
+            result = call_first(<CompiledFunction>self, <PyObject*>(<CompiledFunction>self).in_order, args, n, &found)
         else:
-            result = call_by_key(function, args, n, &found)
+            result = call_by_key(<CompiledFunction>self, args, n, &found)
         if found:
             return new_reference(result)
-    general = function.general          # bound each time: a kept one would keep the function and its memory alive
+    # bound each time: a kept one would keep the function and its memory alive
+    general = (<CompiledFunction>self).general
     return PyObject_Vectorcall(<PyObject*>general, args, nargsf, kwnames)
 
 
 cdef inline object call_first(
-        CompiledFunction function, list variants, PyObject* const* args, Py_ssize_t n, bint* found):
+        CompiledFunction function, PyObject* variants, PyObject* const* args, Py_ssize_t n, bint* found):
     """Run the first of these variants that is for these arguments, move it to the front, and set `found`."""
-    cdef Variant variant
+    cdef PyObject* variant
+    cdef object held = None
     cdef Py_ssize_t i
-    for i in range(len(variants)):
-        variant = variants[i]
-        if variant.n_arguments != n or not holds_all(variant.links):
+    for i in range(PyList_GET_SIZE(variants)):
+        variant = PyList_GET_ITEM(variants, i)
+        if not IS_FREE_THREADED:        # there it is in the list for good
+            held = <object>variant
+        if (<Variant>variant).n_arguments != n or not holds_all(<PyObject*>(<Variant>variant).links):
             continue
         result = call_variant(variant, args, found)
         if found[0]:
-            function.hits += 1
-            if i and i < len(variants) and not IS_FREE_THREADED:       # two threads could lose a variant
-                variants[i] = variants[0]
-                variants[0] = variant
+            number_after(<uint64_t*>&function.hits)
+            if i and i < PyList_GET_SIZE(variants) and not IS_FREE_THREADED:
+                (<list>variants)[i] = (<list>variants)[0]
+                (<list>variants)[0] = held
             return result
     return None
 
@@ -552,7 +555,7 @@ cdef object call_by_key(CompiledFunction function, PyObject* const* args, Py_ssi
         add_argument_to_key(&key, args[i])
     for variants in (function.by_key.get(key), function.with_numbers):
         if variants is not None:
-            result = call_first(function, variants, args, n, found)
+            result = call_first(function, <PyObject*>variants, args, n, found)
             if found[0]:
                 return result
     return None
@@ -586,20 +589,41 @@ cdef class CompiledFunction:
 
     def add_variant(self, Variant variant not None):
         """Add a variant, which is tried first."""
+        if IS_FREE_THREADED:        # readers may be in the lists
+            self.replace_variants([variant, *self.in_order])
+            return
         self.in_order.insert(0, variant)
         variants = self.with_numbers if variant.has_numbers else self.by_key.setdefault(variant.key, [])
         variants.insert(0, variant)
 
     def remove_variant(self, Variant variant not None):
         """Remove a variant if it is present."""
+        if IS_FREE_THREADED:
+            self.replace_variants([other for other in self.in_order if other is not variant])
+            return
         for variants in (self.in_order, self.with_numbers, self.by_key.get(variant.key, [])):
             if variant in variants:
                 variants.remove(variant)
         if not self.by_key.get(variant.key, True):
             del self.by_key[variant.key]
 
+    cdef int replace_variants(self, list variants) except -1:
+        """Replace the lists of variants, without the GIL. The old ones live as long as the function, for readers."""
+        cdef Variant variant
+        cdef list with_numbers = []
+        cdef dict by_key = {}
+        for variant in variants:
+            (with_numbers if variant.has_numbers else by_key.setdefault(variant.key, [])).append(variant)
+        self.replaced = (self.replaced, self.in_order, self.with_numbers, self.by_key)
+        self.in_order, self.with_numbers, self.by_key = variants, with_numbers, by_key
+        return 0
+
     def clear_variants(self):
         """Remove all variants, and reset `hits`."""
+        if IS_FREE_THREADED:
+            self.replace_variants([])
+            self.hits = 0
+            return
         self.in_order.clear()
         self.with_numbers.clear()
         self.by_key.clear()

@@ -27,14 +27,14 @@ cdef class Plan:
     cdef FusedOperand* fused_words
     cdef Py_ssize_t n_words, n_fixed, saved_size
     cdef Py_ssize_t saved_at, code_at       # offsets of both in an arena
-    cdef Arena spare            # kept for the next run
+    cdef PyObject* spares[N_PLACES]         # arenas kept for the next run
 
 cdef enum:
     WORK_WITH_LOCK = 1 << 16    # elements: a longer run releases the GIL
 
 # run a plan and return its results, as new arrays. The inputs have the shapes and dtypes of `plan.inputs`, and any
 # layout. With `takes_donated`, results may take the memory of inputs that are donated
-cdef tuple run_plan(Plan plan, PyObject* const* inputs, bint takes_donated)
+cdef tuple run_plan(PyObject* plan, PyObject* const* inputs, bint takes_donated)
 cdef int check_loops() except -1
 cdef void name_raised(PlanRun* run, PlanStep* step) noexcept nogil
 # clear the exception of a row of small loops, which then run one by one. Return False if there is none

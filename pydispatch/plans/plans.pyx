@@ -110,6 +110,9 @@ cdef class Plan:
         self.code_at = self.saved_at + round_to_line(self.saved_size)
 
     def __dealloc__(self):
+        cdef Py_ssize_t i
+        for i in range(N_PLACES):
+            Py_XDECREF(self.spares[i])
         PyMem_RawFree(self.steps)
         PyMem_RawFree(self.numbers)
         PyMem_RawFree(self.rows)
@@ -147,7 +150,7 @@ cdef class Plan:
                     <PyArrayObject*><PyObject*>array, <PyObject*>shape, <PyObject*>dtype):
                 raise TypeError(f"input {i} of the plan is {array!r}, expected an array of shape {shape} and dtype "
                                 f"{dtype}")
-        return run_plan(self, items_of(arrays), False)
+        return run_plan(<PyObject*>self, items_of(arrays), False)
 
 
 cdef int lay_out_step(Plan plan, Py_ssize_t i, tuple described, cnp.npy_intp** free) except -1:
@@ -368,21 +371,20 @@ def has_loop(tuple loop not None):
 # --- a run ------------------------------------------------------------------------------------------------------------
 
 
-cdef tuple run_plan(Plan plan, PyObject* const* inputs, bint takes_donated):
+cdef tuple run_plan(PyObject* plan, PyObject* const* inputs, bint takes_donated):
     cdef char* small_table[MOST_ENTRIES]
     cdef char** table = small_table
     cdef PlanRun run
-    cdef Arena arena = plan.spare
-    cdef Py_ssize_t n_inputs = len(plan.inputs), n_constants = len(plan.constants), i
+    cdef PyObject* spare = take_object(own_place((<Plan>plan).spares))
+    cdef Arena arena = new_arena(<Plan>plan) if spare == NULL else <Arena>steal(spare)
+    cdef Py_ssize_t n_inputs = PyTuple_GET_SIZE(<PyObject*>(<Plan>plan).inputs)
+    cdef Py_ssize_t n_constants = PyTuple_GET_SIZE(<PyObject*>(<Plan>plan).constants), i
     cdef tuple results
     cdef list copies = None         # of inputs that are not in C order
     cdef PyObject* array
     cdef PyObject* kept
-    plan.spare = None
-    if arena is None:
-        arena = new_arena(plan)
-    if plan.n_entries > MOST_ENTRIES:
-        table = <char**>PyMem_RawMalloc(plan.n_entries * sizeof(char*))
+    if (<Plan>plan).n_entries > MOST_ENTRIES:
+        table = <char**>PyMem_RawMalloc((<Plan>plan).n_entries * sizeof(char*))
         if table == NULL:
             raise MemoryError()
     try:
@@ -395,32 +397,34 @@ cdef tuple run_plan(Plan plan, PyObject* const* inputs, bint takes_donated):
                 array = <PyObject*>copy
             table[1 + i] = <char*>PyArray_DATA(<PyArrayObject*>array)
         for i in range(n_constants):
-            array = PyTuple_GET_ITEM(<PyObject*>plan.constants, i)
+            array = PyTuple_GET_ITEM(<PyObject*>(<Plan>plan).constants, i)
             table[1 + n_inputs + i] = <char*>PyArray_DATA(<PyArrayObject*>array)
-        takes_donated = takes_donated and len(plan.donated) > 0
-        results = new_results(plan, table + 1 + n_inputs + n_constants, inputs if takes_donated else NULL)
-        run.table, run.plan, run.inputs, run.n_noted, run.work = table, <PyObject*>plan, NULL, 0, 0
+        takes_donated = takes_donated and PyTuple_GET_SIZE(<PyObject*>(<Plan>plan).donated) > 0
+        results = new_results(<Plan>plan, table + 1 + n_inputs + n_constants, inputs if takes_donated else NULL)
+        run.table, run.plan, run.inputs, run.n_noted, run.work = table, plan, NULL, 0, 0
         run.meets_out_of_range = run.has_named = False
-        run.code, run.saved, run.watched = <CodeWord*>(arena.memory + plan.code_at), arena.memory + plan.saved_at, -1
-        run.n_threads = plan.n_threads
-        if len(plan.calls) or plan.work > WORK_WITH_LOCK:       # else nothing can release the inputs during the run
+        run.code, run.saved = <CodeWord*>(arena.memory + (<Plan>plan).code_at), arena.memory + (<Plan>plan).saved_at
+        run.watched = -1
+        run.n_threads = (<Plan>plan).n_threads
+        if PyTuple_GET_SIZE(<PyObject*>(<Plan>plan).calls) or (<Plan>plan).work > WORK_WITH_LOCK:       # else nothing can release the inputs during the run
             held = (arena, copies, results, tuple_of(inputs, n_inputs))
             run.inputs = <PyObject*>held
         forget_errors()
-        if plan.work > WORK_WITH_LOCK:
+        if (<Plan>plan).work > WORK_WITH_LOCK:
             with nogil:
-                run_plan_steps(&run, plan.steps, plan.steps + plan.n_steps)
+                run_plan_steps(&run, (<Plan>plan).steps, (<Plan>plan).steps + (<Plan>plan).n_steps)
         else:
-            run_plan_steps(&run, plan.steps, plan.steps + plan.n_steps)
+            run_plan_steps(&run, (<Plan>plan).steps, (<Plan>plan).steps + (<Plan>plan).n_steps)
         check_loops()
         if run.n_noted:
-            report_noted(plan, &run)
+            report_noted(<Plan>plan, &run)
     finally:
         if table != small_table:
             PyMem_RawFree(table)
     held = None
-    if plan.arena_size <= LARGEST_SPARE and has_references(<PyObject*>arena, 1):
-        plan.spare = arena
+    if (<Plan>plan).arena_size <= LARGEST_SPARE and (
+            run.inputs == NULL if IS_FREE_THREADED else has_references(<PyObject*>arena, 1)):
+        give_object(own_place((<Plan>plan).spares), new_reference(arena))
     return results
 
 
@@ -437,7 +441,7 @@ cdef Arena new_arena(Plan plan):
 
 cdef tuple new_results(Plan plan, char** table, PyObject* const* inputs):
     """Allocate the results and store their addresses. Donated inputs may be used instead of new arrays."""
-    cdef char* apart = NULL if inputs == NULL else inputs_apart(inputs, len(plan.inputs))
+    cdef char* apart = NULL if inputs == NULL else inputs_apart(inputs, PyTuple_GET_SIZE(<PyObject*>plan.inputs))
     before = begin_buffer_cache() if plan.has_large_results else None
     try:
         return new_arrays(plan, table, inputs, apart)
@@ -448,14 +452,14 @@ cdef tuple new_results(Plan plan, char** table, PyObject* const* inputs):
 
 
 cdef tuple new_arrays(Plan plan, char** table, PyObject* const* inputs, char* apart):
-    cdef Py_ssize_t n = len(plan.results), i, k, axis
+    cdef Py_ssize_t n = PyTuple_GET_SIZE(<PyObject*>plan.results), i, k, axis
     cdef tuple results = PyTuple_New(n)
     cdef cnp.npy_intp extents[MAX_AXES]
     cdef PyObject* shape
     cdef PyObject* dtype
     for i in range(n):
         if inputs != NULL:
-            k = plan.donated[i]
+            k = <object>PyTuple_GET_ITEM(<PyObject*>plan.donated, i)
             if k >= 0 and apart[k]:
                 table[i] = <char*>PyArray_DATA(<PyArrayObject*>inputs[k])
                 Py_INCREF(<object>inputs[k])

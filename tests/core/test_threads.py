@@ -9,9 +9,11 @@ import threading
 from collections.abc import Callable
 
 import numpy
+import pytest
 
 import pydispatch.numpy as np
 from pydispatch import Tensor, autograd, compile, func, ops
+from pydispatch.exceptions import AutogradError
 from pydispatch.library import Library, custom_op
 from tests.together import together
 
@@ -128,6 +130,49 @@ def test_gradients_of_all_threads_add_up_in_a_shared_leaf():
     x = Tensor(X.copy(), requires_grad=True)
     run_in_threads(lambda number: loss(x).backward())
     same(x.grad, N_THREADS * N_TIMES * slope_of_loss(X))
+
+
+def test_threads_that_release_one_graph_get_its_gradient_or_an_error():
+    for _ in range(N_TIMES):
+        graph, found, refused = loss(leaf), [], []
+
+        def differentiate(number: int, graph=graph, found=found, refused=refused) -> None:
+            try:
+                found.append(autograd.grad(graph, leaf)[0])
+            except AutogradError as error:
+                refused.append(str(error))
+
+        run_in_threads(differentiate, 1)
+        assert found
+        for gradient in found:
+            same(gradient, slope_of_loss(X))
+        assert all("released" in message for message in refused)
+
+
+@pytest.mark.filterwarnings("ignore:.* was compiled .* times")
+def test_a_compiled_function_is_called_while_it_is_compiled_for_other_shapes():
+    double = compile(lambda x: x * 2.0)
+
+    def work(number: int) -> None:
+        for n in range(1, 12):
+            x = numpy.full(1 + (n + number) % 12, float(n))
+            same(double(x), x * 2.0)
+
+    run_in_threads(work, 3)
+
+
+def test_one_thread_writes_to_what_others_differentiate():
+    """Check shapes: the values are unspecified."""
+    y = leaf * 1.0
+
+    def work(number: int) -> None:
+        if number == 0:
+            y[0] = 2.0
+        else:
+            (gradient,) = autograd.grad(np.sum(y * y), leaf, retain_graph=True)
+            assert gradient.shape == X.shape
+
+    run_in_threads(work)
 
 
 def test_calls_while_a_kernel_comes_and_goes(fresh: Library):

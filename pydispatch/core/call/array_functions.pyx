@@ -595,6 +595,7 @@ cdef class ArrayFunction:
                   Py_ssize_t n_arrays=0, Py_ssize_t n_positional=0, frozenset keywords=frozenset(),
                   frozenset added=None, str keeps=None, bint numpy_first=False, bint joins=False, bint creates=False,
                   bint of_vectors=False, bint after_text=False, on_error=None):
+        share_freely(self)
         self.vectorcall = <vectorcallfunc>call_array_function
         self.numpy_function, self.implementation, self.operator = numpy_function, implementation, operator
         self.numpys_own = numpy_function.__wrapped__ if type(numpy_function) is type_of_askers else numpy_function

@@ -147,12 +147,20 @@ cdef int complete(OpOverload op) except -1:
     if declaration is None:
         return 0
     registrations = upcalls.declared(op, declaration)
+    operator_name(op)
+    if IS_FREE_THREADED:
+        with cython.critical_section(op):
+            return complete_by(op, declaration, registrations)
+    return complete_by(op, declaration, registrations)
+
+
+cdef inline int complete_by(OpOverload op, declaration, list registrations) except -1:
     if op.declaration is declaration:       # else another thread was faster
-        operator_name(op)
+        registrations = registrations + op.own_registrations
         keep_for_readers(declaration)
         keep_for_readers(op.own_registrations)
+        op.own_registrations = registrations
         op.declaration = None
-        op.own_registrations = registrations + op.own_registrations
     return 0
 
 
@@ -176,6 +184,7 @@ cdef class OpOverload:
         self.vectorcall = <vectorcallfunc>call_operator
         self.own_name = name
         self.own_registrations = []
+        share_freely(self)
 
     @property
     def name(self):
@@ -342,6 +351,7 @@ cdef class OpOverloadPacket:
         self.vectorcall = <vectorcallfunc>call_packet
         self.name = name
         self.overloads = ()
+        share_freely(self)
 
     def __call__(self, *args, **kwargs):
         return steal(call_by_slot(<PyObject*>self, self.vectorcall, <PyObject*>args, <PyObject*>kwargs))

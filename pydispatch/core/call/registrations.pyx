@@ -180,12 +180,11 @@ cdef class Change(Undo):
             self.family[operator_name(self.op).name] = self.packet
         keep_for_readers(self.op.own_registrations)
         keep_for_readers(self.op.removed_at)
-        keep_for_readers(self.op.table)
         self.op.own_registrations, self.registrations = self.registrations, self.op.own_registrations
         self.op.removed_at, self.removed_at = self.removed_at, self.op.removed_at
         self.op.table = None
         if self.packet is not None:
-            keep_for_readers(self.packet.overloads)
+            share_freely(self.overloads)
             self.packet.overloads, self.overloads = self.overloads, self.packet.overloads
         for handle in self.handles:
             handle.active = self.comes
@@ -253,10 +252,9 @@ def declare_in_force(dict operators, dict packets, str namespace not None, dict 
             operators.pop(full, None)
         raise
     for op, declaration in declared.values():
-        keep_for_readers(op.table)
         op.declaration, op.table = declaration, None
     for packet, of_packet in overloads.items():
-        keep_for_readers(packet.overloads)
+        share_freely(of_packet)
         packet.overloads = of_packet
     family.update(bases)    # last: other threads only see packets that can be called
 

@@ -50,5 +50,11 @@ cdef class Signature:                   # a schema in a layout for binding
     cdef bint lists                     # whether some array arguments are pytrees
     cdef bint detaches                  # whether the result is a view that has its own gradient
 
+cdef extern from *:
+    """
+    #define place_of_schema(signature) (&(signature)->own_schema)
+    """
+    PyObject** place_of_schema(Signature signature) noexcept
+
 cdef object schema_of(Signature signature)
 cdef uint64_t bit(Py_ssize_t i) noexcept    # return the set with only argument i

@@ -67,7 +67,7 @@ cdef class Signature:
 cdef object schema_of(Signature signature):
     """Return the schema of a signature, made on first use."""
     if signature.own_schema is None:
-        signature.own_schema = signature.make_schema()
+        return <object>publish_once(place_of_schema(signature), signature.make_schema())
     return signature.own_schema
 
 

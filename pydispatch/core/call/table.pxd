@@ -46,7 +46,7 @@ cdef class Table:
     cdef readonly BatchingRule batching     # None if undeclared
     cdef readonly object derivative           # a Derivative, a source of one, a CustomDerivative, or None
     cdef bint has_users_functions       # whether there are rules, or a derivative of a user's
-    cdef bint derivative_is_compiled    # whether `derivative` is a result of compile_derivative
+    cdef char derivative_is_compiled    # whether `derivative` is a result of compile_derivative
     cdef readonly TableEntry differentiated_as      # the composite that runs instead if a derivative is needed
 
 cdef uint64_t effective_keys(PyObject* op, PyObject* table, PyObject* state, uint64_t word) except? 1

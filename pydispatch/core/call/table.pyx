@@ -119,6 +119,11 @@ cdef class Table:
                         entry.convention & ASKS_DEVICE and backends and not asks_device):
                     self.masks[backends] &= ~functionality
                 self.asks_handlers |= entry.convention & HANDLERS != 0
+        if IS_FREE_THREADED:
+            for shared in (self, signature, batching, rows, *rows):
+                share_freely(shared)
+                if isinstance(shared, TableEntry):
+                    share_freely((<TableEntry>shared).function)
 
     @property
     def schema(self):

@@ -219,14 +219,16 @@ cdef inline PyObject* checked(Loop* loop, Operands* operands, PyObject* result) 
 cdef bint takes_masks(Loop* loop, TypedLoop* typed, int type) except -1:
     """Return whether NumPy converts bools to numbers of this type. Logical functions do the contrary."""
     cdef tuple dtypes
+    cdef char state = MISSING
     if typed.mask_state == UNKNOWN:
-        typed.mask_state = MISSING
         dtypes = cnp.PyArray_DescrFromType(cnp.NPY_BOOL), cnp.PyArray_DescrFromType(type)
         if loop.n_in == 2:
             for pair in (dtypes, dtypes[::-1]):
                 if resolved_types(<object>loop.ufunc, pair + (None,), False) != (type, type, typed.result_type):
-                    return False
-            typed.mask_state = FOUND
+                    break
+            else:
+                state = FOUND
+        typed.mask_state = state
     return typed.mask_state == FOUND
 
 

@@ -81,7 +81,7 @@ cdef TypedLoops typed_loops_of(ufunc):
 
 cdef TypedLoop* loop_of_type(Loop* loop, int type) except? NULL:
     cdef TypedLoop* found = &loop.typed[type]
-    if found.state == UNKNOWN or found.n_types != (<PyUFuncObject*>loop.ufunc).ntypes:
+    if read_state(&found.state) == UNKNOWN or found.n_types != (<PyUFuncObject*>loop.ufunc).ntypes:
         look_for_loop(<object>loop.ufunc, type, found)
     return found if found.state == FOUND else NULL
 
@@ -95,7 +95,7 @@ cdef TypedLoop* converting_loop(Loop* loop, int type) except? NULL:
 cdef int look_for_loop(ufunc, int type, TypedLoop* loop) except -1:
     """Find the loop that NumPy takes for arguments of this type. It may convert them first, as it does to divide."""
     cdef tuple types = resolved_types(ufunc, (cnp.PyArray_DescrFromType(type),) * ufunc.nin + (None,), False)
-    loop.state = MISSING
+    cdef char state = MISSING
     loop.fold_state = loop.mask_state = loop.number_state = UNKNOWN
     loop.n_types = (<PyUFuncObject*><PyObject*>ufunc).ntypes
     if types is not None and types[:-1] == types[:1] * ufunc.nin and (
@@ -103,9 +103,10 @@ cdef int look_for_loop(ufunc, int type, TypedLoop* loop) except -1:
         loop.loop_type, loop.result_type = types[0], types[-1]
         if loop.loop_type != type:
             if can_convert(type, loop.loop_type) and is_number_type(loop.result_type):
-                loop.state = CONVERTING
+                state = CONVERTING
         elif 0 <= loop.result_type < N_TYPES:
-            loop.state = FOUND
+            state = FOUND
+    write_state(&loop.state, state)
     return 0
 
 

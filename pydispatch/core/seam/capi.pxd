@@ -39,6 +39,7 @@ cdef extern from "Python.h":
     Py_ssize_t PyTuple_GET_SIZE(PyObject*)
     bint PyTuple_CheckExact(PyObject*)
     PyObject* PyList_GET_ITEM(PyObject*, Py_ssize_t)
+    Py_ssize_t PyList_GET_SIZE(PyObject*)
     bint PyDict_Next(PyObject*, Py_ssize_t*, PyObject**, PyObject**)
     PyObject* PySequence_Fast_GET_ITEM(PyObject*, Py_ssize_t)
     Py_ssize_t PySequence_Fast_GET_SIZE(PyObject*)
@@ -92,10 +93,19 @@ cdef extern from "core/src/seam.h":
     bint has_more_references(PyObject* object, Py_ssize_t n) noexcept   # return whether it has more than n
     bint is_temporary(PyObject* object) noexcept    # return whether only the current expression holds it
     const bint IS_FREE_THREADED         # whether threads run without the GIL
-    void keep_for_readers(object) noexcept          # keep the object of a field that is about to change
     # set a field that is None and stays as it is from then on. Return what it holds, borrowed
     PyObject* publish_once(PyObject** place, object value) noexcept
+    void share_freely(object) noexcept              # no thread counts references to an object of this thread any longer
+    enum:
+        N_PLACES                        # for objects that threads keep for their next use
+    PyObject** own_place(PyObject** places) noexcept        # return the place of this thread
+    PyObject* take_object(PyObject** place) noexcept        # return the object of a place, which is empty then, or NULL
+    void give_object(PyObject** place, PyObject* value) noexcept
     uint64_t number_after(uint64_t* last) noexcept
+    void add_flags(uint64_t* word, uint64_t flags) noexcept
+    void remove_flags(uint64_t* word, uint64_t flags) noexcept
+    char read_state(const char* place) noexcept
+    void write_state(char* place, char state) noexcept
     bint is_compact(PyObject* number) noexcept      # return whether an int has at most one digit
     Py_ssize_t compact_value(PyObject* number) noexcept
     bint is_interned(PyObject* string) noexcept
@@ -196,6 +206,7 @@ cdef object numpy_integer
 cdef PyObject* FLOAT64    # the dtype
 cdef PyTypeObject* FLOAT64_SCALAR    # numpy.float64
 cdef object numpy_umath          # the module of universal functions. Some, such as `clip`, have no public name
+cdef void keep_for_readers(value) noexcept      # keep the object of a field that is about to change, without the GIL
 cdef list keep_in(list kept, value)    # append to a list, which is made on first use
 cdef tuple tuple_of(PyObject* const* values, Py_ssize_t n)    # return a tuple of the first n values
 cdef int make_vectorcallable(type cls, Py_ssize_t offset) except -1

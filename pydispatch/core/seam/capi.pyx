@@ -13,6 +13,32 @@ numpy_umath = numpy if IS_PORTABLE else numpy._core.umath
 PORTABLE = bool(IS_PORTABLE)
 
 
+cdef list replaced = []         # what fields held, and threads may be about to count
+cdef Py_ssize_t n_replaced = 0
+
+
+cdef inline void keep_for_readers(value) noexcept:
+    if IS_FREE_THREADED and value is not None:
+        replaced.append(value)
+
+
+def release_replaced(phase, info):
+    """Release what was replaced before a garbage collection began.
+
+    A collection stops each thread where it is not between reading a field and counting the object.
+    """
+    global n_replaced
+    if phase == "start":
+        n_replaced = len(replaced)
+    else:
+        del replaced[:n_replaced]
+        n_replaced = 0
+
+
+if IS_FREE_THREADED:
+    gc.callbacks.append(release_replaced)
+
+
 cdef inline list keep_in(list kept, value):
     if kept is None:
         return [value]

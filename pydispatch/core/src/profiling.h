@@ -7,6 +7,9 @@
 #include <numpy/ufuncobject.h>
 
 #include <time.h>
+
+#include "core/src/seam.h"
+
 static inline int64_t nanoseconds_now(void) {
     struct timespec now;
 #if defined(CLOCK_MONOTONIC)
@@ -23,15 +26,23 @@ enum { COUNTED_HEADER = 16 };
 static int64_t live_bytes_now = 0, peak_bytes_now = 0, allocated_bytes_now = 0, allocations_now = 0;
 static PyDataMemAllocator* numpys_allocator;
 
+/* Return a total after adding to it. Without the GIL, a peak that two threads reach at once may come out too low. */
+#if defined(Py_GIL_DISABLED)
+#define add_to_total(total, more) (atomic_fetch_add((volatile _Atomic int64_t*)(total), (more)) + (more))
+#else
+#define add_to_total(total, more) (*(total) += (more))
+#endif
+
 static inline size_t* size_before(void* memory) { return (size_t*)((char*)memory - COUNTED_HEADER); }
 
 static inline void* count_memory(void* memory, size_t size) {
+    int64_t live;
     if (memory == NULL) return NULL;
     *(size_t*)memory = size;
-    live_bytes_now += size;
-    allocated_bytes_now += size;
-    allocations_now++;
-    if (live_bytes_now > peak_bytes_now) peak_bytes_now = live_bytes_now;
+    live = add_to_total(&live_bytes_now, (int64_t)size);
+    add_to_total(&allocated_bytes_now, (int64_t)size);
+    add_to_total(&allocations_now, 1);
+    if (live > peak_bytes_now) peak_bytes_now = live;
     return (char*)memory + COUNTED_HEADER;
 }
 
@@ -49,7 +60,7 @@ static void* counted_calloc(void* context, size_t count, size_t size) {
 static void counted_free(void* context, void* memory, size_t size) {
     if (memory == NULL) return;
     size = *size_before(memory);
-    live_bytes_now -= size;
+    add_to_total(&live_bytes_now, -(int64_t)size);
     numpys_allocator->free(numpys_allocator->ctx, size_before(memory), size + COUNTED_HEADER);
 }
 
@@ -59,7 +70,7 @@ static void* counted_realloc(void* context, void* memory, size_t size) {
     if (size > (size_t)PY_SSIZE_T_MAX - COUNTED_HEADER) return NULL;
     before = *size_before(memory);
     memory = numpys_allocator->realloc(numpys_allocator->ctx, size_before(memory), size + COUNTED_HEADER);
-    if (memory != NULL) live_bytes_now -= before;
+    if (memory != NULL) add_to_total(&live_bytes_now, -(int64_t)before);
     return count_memory(memory, size);
 }
 

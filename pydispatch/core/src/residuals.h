@@ -9,6 +9,7 @@
 
 /* The fields of a node for its first four residuals, which are adjacent. */
 #define residual_fields(node) (&(node)->residual0)
+#define place_of_residuals(memory) ((PyObject**)&(memory)->residuals)
 
 #ifdef Py_GIL_DISABLED
 static PyMutex listing;

@@ -99,11 +99,20 @@ static inline int exchange_pointer(void** place, void** expected, void* value) {
 }
 #endif
 
-/* The next number of a sequence. */
+/* The next number of a sequence, flags of a word, and states that are written after what they describe (release) and
+   read before it (acquire). With the GIL, plain reads and writes do. */
 #if defined(Py_GIL_DISABLED)
 #define number_after(last) (atomic_fetch_add((volatile _Atomic uint64_t*)(last), 1) + 1)
+#define add_flags(word, flags) ((void)atomic_fetch_or((volatile _Atomic uint64_t*)(word), (flags)))
+#define remove_flags(word, flags) ((void)atomic_fetch_and((volatile _Atomic uint64_t*)(word), ~(uint64_t)(flags)))
+#define read_state(place) atomic_load_explicit((const volatile _Atomic char*)(place), memory_order_acquire)
+#define write_state(place, state) atomic_store_explicit((volatile _Atomic char*)(place), (state), memory_order_release)
 #else
 #define number_after(last) (++*(last))
+#define add_flags(word, flags) ((void)(*(word) |= (flags)))
+#define remove_flags(word, flags) ((void)(*(word) &= ~(uint64_t)(flags)))
+#define read_state(place) (*(place))
+#define write_state(place, state) ((void)(*(place) = (state)))
 #endif
 
 #endif

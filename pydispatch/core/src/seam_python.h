@@ -67,12 +67,20 @@ static inline void put_reference(PyObject** place, PyObject* value) {
 /* --- objects that threads share ---------------------------------------------------------------------------------- */
 
 /* With the GIL, a field is read and its object is counted in one step. Without it, another thread may replace and
-   release the object in between. `keep_for_readers` therefore keeps what a field holds alive for ever: for fields that
-   change when something is registered. `publish_once` sets a field that is None and never changes again, and returns,
-   borrowed, what it holds then. */
+   release the object in between, so `keep_for_readers` (core/seam/capi.pyx) keeps it alive for a while. `publish_once`
+   sets a field that is None and never changes again, and returns, borrowed, what it holds then. `share_freely` makes an
+   object of the calling thread immortal, as every call uses it, and threads would take turns at its count. */
 #if defined(Py_GIL_DISABLED)
 #define IS_FREE_THREADED 1
-#define keep_for_readers(object) Py_INCREF(object)
+
+static inline void share_freely(PyObject* object) {
+#if PY_VERSION_HEX >= 0x030F0000
+    PyUnstable_SetImmortal(object);
+#else
+    if (_Py_IsOwnedByCurrentThread(object))
+        atomic_store((volatile _Atomic uint32_t*)&object->ob_ref_local, _Py_IMMORTAL_REFCNT_LOCAL);
+#endif
+}
 
 static inline PyObject* publish_once(PyObject** place, PyObject* value) {
     PyObject* found = Py_None;
@@ -83,11 +91,42 @@ static inline PyObject* publish_once(PyObject** place, PyObject* value) {
 }
 #else
 #define IS_FREE_THREADED 0
-#define keep_for_readers(object) ((void)0)
+#define share_freely(object) ((void)0)
 
 static inline PyObject* publish_once(PyObject** place, PyObject* value) {
     put_reference(place, value);
     return value;
+}
+#endif
+
+/* Places for what a thread keeps for its next use. Without the GIL there are several, each on a separate cache line, so
+   that two threads seldom have the same one. `give_object` takes over the reference. */
+#if defined(Py_GIL_DISABLED)
+enum { THREADS_APART = 8, N_PLACES = 8 * THREADS_APART };
+static THREAD_LOCAL char of_thread;
+
+static inline PyObject** own_place(PyObject** places) {
+    return places + ((uintptr_t)&of_thread >> 12) % THREADS_APART * 8;
+}
+
+static inline PyObject* take_object(PyObject** place) {
+    return *place == NULL ? NULL : (PyObject*)atomic_exchange((void* _Atomic*)place, NULL);
+}
+static inline void give_object(PyObject** place, PyObject* object) {
+    void* expected = NULL;
+    if (!exchange_pointer((void**)place, &expected, object)) Py_DECREF(object);
+}
+#else
+enum { N_PLACES = 1 };
+#define own_place(places) (places)
+static inline PyObject* take_object(PyObject** place) {
+    PyObject* found = *place;
+    *place = NULL;
+    return found;
+}
+static inline void give_object(PyObject** place, PyObject* object) {
+    Py_XDECREF(*place);
+    *place = object;
 }
 #endif
 

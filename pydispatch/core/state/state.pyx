@@ -133,6 +133,8 @@ cdef State with_tape(State state, bint on):
         new.parent = state.parent
         new.guard = state.guard
         new.grad = on
+        if state is root:
+            share_freely(new)
         return <State>publish_once(place_of_recording(state) if on else place_of_silent(state), new)
     return new
 
@@ -155,6 +157,8 @@ root.plain = root.unchanged = True
 root.grad = True
 root.forward = True
 ambient = PyContextVar_New(b"pydispatch.state", <PyObject*>root)
+share_freely(root)
+share_freely(<object>ambient)
 
 # Inside one operator call the state changes without the context variable, which is slow to write. A cell per thread,
 # pushed and popped within one C function, applies to code that runs in the context in which it was pushed. Only our own

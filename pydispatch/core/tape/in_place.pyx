@@ -260,10 +260,11 @@ cdef int rebase(Tensor tensor, TapeNode node) except -1:
     cdef Memory memory = tensor.memory
     if not tensor.word & SHARED_FLAG or memory is None or memory.array is None:
         return set_edge(tensor, node)
-    if is_whole(bottom_of(tensor), memory):
-        memory.edge = node
-    else:
-        memory.edge = upcalls.written_node(tensor, memory.array, memory.edge, node, interpreter_of(tensor))
+    edge = node
+    if not is_whole(bottom_of(tensor), memory):
+        edge = upcalls.written_node(tensor, memory.array, memory.edge, node, interpreter_of(tensor))
+    keep_for_readers(memory.edge)
+    memory.edge = edge
     memory.is_leaf = False
     memory.generation += 1
     return set_edge(tensor, regenerated_edge(tensor, memory))
@@ -343,14 +344,16 @@ cdef inline int share_memory_held(Tensor view, Tensor source) except -1:
     if memory.array is None:
         # A separate object. Nodes that saved a result count its writes in the first one, which must not refer back to
         # them.
-        source.memory = memory = memory_of_detached(source)
+        memory = memory_of_detached(source)
+        keep_for_readers(source.memory)
+        source.memory = memory
         memory.array = raw_array(source)
         memory.edge = (<Wrapper>source).interpreter.edge_at(source) if source.word & WRAPPER_FLAG else source.edge
         memory.is_leaf = is_leaf_edge(source.edge)
     view.memory = memory
     if source.word & WRAPPER_FLAG:
         (<Wrapper>source).interpreter.note_view(view, source)
-    source.word |= SHARED_FLAG
+    add_flags(&source.word, SHARED_FLAG)
     view.word |= SHARED_FLAG | (source.word & (INFERENCE_FLAG | GATHERED_FLAG))
     return 0
 
@@ -360,7 +363,7 @@ cdef int bump_version(Tensor tensor, Signature signature, Frame* frame) except -
     before_write(tensor, signature, frame)
     if memory.source is not None:
         memory = memory.source
-    memory.writes += 1
+    number_after(&memory.writes)
     return 0
 
 

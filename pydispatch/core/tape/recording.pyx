@@ -130,15 +130,25 @@ cdef object fresh_results(Frame* frame, result):
 
 cdef object compiled_derivative_of(OpOverload op, Table table):
     """Return how an operator is differentiated: a Derivative, a CustomDerivative, or None for constant results."""
-    derivative = table.derivative
-    if table.derivative_is_compiled:
-        return derivative
-    derivative = upcalls.compile_derivative(op, table.signature.schema, derivative)
+    if read_state(&table.derivative_is_compiled):
+        return table.derivative
+    source = table.derivative
+    derivative = upcalls.compile_derivative(op, table.signature.schema, source)
     check_formulas(derivative, table.signature)
-    keep_for_readers(table.derivative)
-    table.derivative = derivative
-    table.derivative_is_compiled = True
-    return derivative
+    if IS_FREE_THREADED:
+        with cython.critical_section(table):
+            publish_derivative(table, source, derivative)
+    else:
+        publish_derivative(table, source, derivative)
+    return table.derivative
+
+
+cdef inline void publish_derivative(Table table, source, derivative) noexcept:
+    """Store the compiled derivative, unless another thread was faster."""
+    if not table.derivative_is_compiled and table.derivative is source:
+        keep_for_readers(source)
+        table.derivative = derivative
+        write_state(&table.derivative_is_compiled, True)
 
 
 def is_tracked_anywhere(value):
@@ -599,6 +609,13 @@ cdef inline Py_ssize_t n_residual_fields(Derivative derivative) noexcept:
 
 
 cdef inline int put_residual(TapeNode node, Py_ssize_t index, value) except -1:
+    if IS_FREE_THREADED:
+        with cython.critical_section(node):
+            return put_residual_held(node, index, value)
+    return put_residual_held(node, index, value)
+
+
+cdef inline int put_residual_held(TapeNode node, Py_ssize_t index, value) except -1:
     cdef PyObject* old
     if node.derivative.n_residuals > 4:
         (<list>node.residual0)[index] = value
@@ -610,6 +627,15 @@ cdef inline int put_residual(TapeNode node, Py_ssize_t index, value) except -1:
 
 
 cdef inline object residual_at(TapeNode node, Py_ssize_t index):
+    if IS_FREE_THREADED:        # a pass in another thread may release it
+        with cython.critical_section(node):
+            if node.flags & RELEASED and node.derivative.residual_kind[index] <= RESULT:
+                raise upcalls.released_error(node)
+            return residual_at_held(node, index)
+    return residual_at_held(node, index)
+
+
+cdef inline object residual_at_held(TapeNode node, Py_ssize_t index):
     if node.derivative.n_residuals > 4:
         return (<list>node.residual0)[index]
     return <object>residual_fields(node)[index]
@@ -624,7 +650,7 @@ cdef inline object unpack(TapeNode node, Py_ssize_t index, bint create_graph):
     value = residual_at(node, index)
     if derivative.residual_kind[index] == RESULT:
         if node.outputs is None:
-            return unpack_result(node, value, node.memory, node, create_graph)
+            return unpack_result(node, value, memory_of_result(node), node, create_graph)
         return unpack_results(node, value, create_graph)
     if derivative.residual_kind[index] != VALUE:
         return value
@@ -636,6 +662,13 @@ cdef inline object unpack(TapeNode node, Py_ssize_t index, bint create_graph):
         value = all_when_saved(value, node.sequence)
         return value if create_graph else all_below(value, node.interpreter)
     return value if create_graph else below(value, node.interpreter)
+
+
+cdef inline Memory memory_of_result(TapeNode node):
+    if IS_FREE_THREADED:
+        with cython.critical_section(node):
+            return node.memory
+    return node.memory
 
 
 cdef tuple all_when_saved(values, uint64_t time):
@@ -699,6 +732,15 @@ cdef void release_saved(TapeNode node) noexcept:
     cdef Derivative derivative = node.derivative
     if derivative is None or not node.flags & HOLDS_ARRAYS or node.flags & RELEASED:
         return
+    if IS_FREE_THREADED:
+        with cython.critical_section(node):
+            if not node.flags & RELEASED:
+                release_saved_held(node, derivative)
+    else:
+        release_saved_held(node, derivative)
+
+
+cdef inline void release_saved_held(TapeNode node, Derivative derivative) noexcept:
     cdef Py_ssize_t i
     cdef PyObject* saved
     cdef PyObject** fields = residual_fields(node)

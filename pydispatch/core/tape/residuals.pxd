@@ -7,6 +7,8 @@ cdef extern from "core/src/residuals.h":
     unsigned int count_up(unsigned int* number) noexcept        # the counters return the new number
     unsigned int count_down(unsigned int* number) noexcept
 
+    PyObject** place_of_residuals(Memory memory) noexcept
+
 cdef class KeptCopy:                    # a copy of one Tensor, made before a write
     cdef object value                   # None if the write was noticed too late
     cdef uint64_t time                  # of the write

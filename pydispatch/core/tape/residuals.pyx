@@ -66,7 +66,7 @@ cdef int list_saved(Tensor tensor) except -1:
     cdef Memory counter = version_counter_of(tensor)
     cdef Residuals residuals = counter.residuals
     if residuals is None:
-        counter.residuals = residuals = Residuals.__new__(Residuals)
+        residuals = <Residuals>publish_once(place_of_residuals(counter), Residuals.__new__(Residuals))
     lock_listing()
     try:
         if residuals.n == residuals.capacity:
@@ -132,10 +132,17 @@ cdef Residuals residuals_of(Tensor tensor):
 cdef KeptCopy copy_for(Tensor tensor, uint64_t time):
     """Return the copy of a Tensor for a node of this time, or None if it has not been overwritten since."""
     cdef Residuals residuals = residuals_of(tensor)
-    cdef list copies
-    cdef Py_ssize_t low = 0, high, middle
     if residuals is None or residuals.copies is None:
         return None
+    if IS_FREE_THREADED:
+        with cython.critical_section(residuals):
+            return copy_among(residuals, tensor, time)
+    return copy_among(residuals, tensor, time)
+
+
+cdef inline KeptCopy copy_among(Residuals residuals, Tensor tensor, uint64_t time):
+    cdef list copies
+    cdef Py_ssize_t low = 0, high, middle
     copies = residuals.copies.get(<size_t><PyObject*>tensor)
     if copies is None or (<KeptCopy>copies[-1]).time <= time:
         return None
@@ -177,9 +184,8 @@ cdef void unsave_with_copies(Tensor tensor, uint64_t time) noexcept:
     if tensor.memory is not None:
         kept = copy_for(tensor, time)
         if kept is not None:
-            kept.saves -= 1
-            if kept.saves == 0:
-                drop_copy(tensor, kept)
+            if count_down(&kept.saves) == 0:
+                drop_copy(residuals_of(tensor), tensor, kept)
             if not kept.is_whole:
                 unsave_below(tensor, time)
             return
@@ -193,8 +199,14 @@ cdef inline void unsave_below(Tensor tensor, uint64_t time) noexcept:
         unsave(<Tensor>tensor.array, time)
 
 
-cdef int drop_copy(Tensor tensor, KeptCopy kept) except -1:
-    cdef Residuals residuals = residuals_of(tensor)
+cdef int drop_copy(Residuals residuals, Tensor tensor, KeptCopy kept) except -1:
+    if IS_FREE_THREADED:
+        with cython.critical_section(residuals):
+            return drop_copy_held(residuals, tensor, kept)
+    return drop_copy_held(residuals, tensor, kept)
+
+
+cdef inline int drop_copy_held(Residuals residuals, Tensor tensor, KeptCopy kept) except -1:
     cdef list copies = residuals.copies[<size_t><PyObject*>tensor]
     if len(copies) == 1:
         del residuals.copies[<size_t><PyObject*>tensor]
@@ -394,6 +406,13 @@ cdef int keep_copy(Residuals residuals, Tensor tensor) except -1:
 
 cdef int take_over_saves(Residuals residuals, Tensor tensor, KeptCopy kept) except -1:
     """Let a copy take over the saves of a Tensor."""
+    if IS_FREE_THREADED:
+        with cython.critical_section(residuals):
+            return take_over_saves_held(residuals, tensor, kept)
+    return take_over_saves_held(residuals, tensor, kept)
+
+
+cdef inline int take_over_saves_held(Residuals residuals, Tensor tensor, KeptCopy kept) except -1:
     if residuals.copies is None:
         residuals.copies = {}
     residuals.copies.setdefault(<size_t><PyObject*>tensor, []).append(kept)

@@ -88,6 +88,9 @@ cdef class Derivative:
                 if self.in_place or not getattr(formula, "vanishes", False):    # a write replaces a gradient with zeros
                     self.differentiable_inside = ~<uint64_t>0
         self.differentiable_inside &= self.differentiable
+        if IS_FREE_THREADED:
+            for shared in (self, formulas, fused, inputs, *formulas, *(fused or ())):
+                share_freely(shared)
 
     @property
     def is_in_place(self):
@@ -244,12 +247,14 @@ cdef int set_requires_grad(Tensor tensor, bint flag) except -1:
         if not is_leaf_edge(tensor.edge):
             slot = GradientSlot.__new__(GradientSlot)
             slot.is_leaf = True
+            keep_for_readers(tensor.edge)
             tensor.edge = slot
-        tensor.word |= TRACKED_FLAG
+        add_flags(&tensor.word, TRACKED_FLAG)
     else:
-        tensor.word &= ~TRACKED_FLAG
+        remove_flags(&tensor.word, TRACKED_FLAG)
     if tensor.memory is not None and tensor.memory.array is not None:
         tensor.memory.is_leaf = flag
+        keep_for_readers(tensor.memory.edge)
         tensor.memory.edge = tensor.edge if flag else None
     return 0
 
@@ -269,8 +274,9 @@ cdef int set_edge(Tensor tensor, edge) except -1:
         if old is not None and slot.creation is None:
             slot.creation = old.creation
         edge = slot
+    keep_for_readers(tensor.edge)
     tensor.edge = edge
-    tensor.word |= TRACKED_FLAG
+    add_flags(&tensor.word, TRACKED_FLAG)
     if retains:
         upcalls.move_retained(tensor, old, slot)
     return 0
@@ -367,6 +373,7 @@ def gradient_slot_of(Tensor tensor):
     slot = GradientSlot.__new__(GradientSlot)
     slot.node = tensor.edge
     slot.generation = 0 if tensor.memory is None else tensor.memory.generation
+    keep_for_readers(tensor.edge)
     tensor.edge = slot
     return slot
 

@@ -21,6 +21,13 @@ def forget_array_type(cls):
 
 
 cdef int forget_all_types() except -1:
+    if IS_FREE_THREADED:
+        with cython.critical_section(registered_array_types):
+            return forget_all_types_held()
+    return forget_all_types_held()
+
+
+cdef inline int forget_all_types_held() except -1:
     global n_times_forgotten
     n_times_forgotten += 1
     memset(known_types, 0, sizeof(known_types))
@@ -47,11 +54,24 @@ cdef uint64_t resolve_type(cls) except? 1:
         before = n_times_forgotten
         word = nearest_word(cls)        # runs Python code and other threads, which may register a type
         reference = weakref.ref(cls, lambda _: forget_type(address))
-        if n_times_forgotten == before:
-            break
+        if remember_type(address, word, reference, before):
+            return word
+
+
+cdef bint remember_type(address, uint64_t word, reference, uint64_t before) except -1:
+    """Cache the word of a type, unless types were registered since `n_times_forgotten` was `before`."""
+    if IS_FREE_THREADED:
+        with cython.critical_section(registered_array_types):
+            return remember_type_held(address, word, reference, before)
+    return remember_type_held(address, word, reference, before)
+
+
+cdef inline bint remember_type_held(address, uint64_t word, reference, uint64_t before) except -1:
+    if n_times_forgotten != before:
+        return False
     cached_types[address] = reference
     words_by_type[address] = word
-    return word
+    return True
 
 
 cdef uint64_t nearest_word(cls) except? 1:

@@ -1,7 +1,7 @@
 # Memory that views share. It counts the writes to it.
 
 cdef class Memory:                      # the data that the views of one memory share
-    cdef long long writes               # the number of in-place writes
+    cdef uint64_t writes                # the number of in-place writes
     cdef Memory source                  # for a detached Tensor: the memory that counts the writes
     cdef readonly object array          # once there are views: the array that contains all of them
     cdef object edge                    # the destination of the whole array's gradient
