@@ -58,7 +58,7 @@ def undeclared(module: str) -> list[str]:
     parts = {"": namespace} | ({"linalg.": namespace.linalg} if hasattr(namespace, "linalg") else {})
     return sorted([path + name for path, part in parts.items() for name in part.__all__
                    if getattr(getattr(part, name), "__module__", "").startswith("pydispatch.")
-                   and f"{module}.{path}{name}" not in FACE.functions])
+                   and f"{module}.{path}{name}" not in {*FACE.functions, *CLASSES}])
 
 
 def reasons() -> list[str]:

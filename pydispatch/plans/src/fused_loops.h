@@ -156,9 +156,9 @@ static FusedWay fused_way_of_pairs(int operation, int* code) {
     ? (Vector)(x >> ((y & (__typeof__(x))IS_SHORT(y)) | ((FUSED_BITS - 1) & (__typeof__(x))~IS_SHORT(y)))) \
     : (Vector)((x >> (y & (FUSED_BITS - 1))) & (__typeof__(x))IS_SHORT(y)))
 
-/* Where the code for each is: a distance, since an address is a relocation, of 24 bytes, for the loader at each import. */
-#define AT(label) &&label - &&end
-#define FUSED_LABEL(type, name, form, label) [CODE_OF_ROWS(type, DO_##name, form)] = AT(name##_##label),
+/* Where the code for each is: a distance, since an address is a relocation of 24 bytes, for the loader. */
+#define JUMP(label) &&label - &&end
+#define FUSED_LABEL(type, name, form, label) [CODE_OF_ROWS(type, DO_##name, form)] = JUMP(name##_##label),
 #define FUSED_LABEL_OF(type, name) FUSED_LABEL(type, name, VV, type)
 #define FUSED_LABELS_OF_TWO_FLOATS(name) \
     FUSED_LABEL(OF_FLOATS, name, RM, RM) FUSED_LABEL(OF_FLOATS, name, MR, MR) FUSED_LABEL(OF_FLOATS, name, RR, RR) \
@@ -224,17 +224,17 @@ static FusedWay fused_way_of_pairs(int operation, int* code) {
         typedef half_int HalfInts __attribute__((vector_size(sizeof(half_int) * WIDTH), aligned(1), may_alias)); \
         typedef signed char Bools __attribute__((vector_size(WIDTH), aligned(1), may_alias)); \
         static const int labels[] = { \
-            [END_OF_CODE] = AT(end), [TAKE_ROW] = AT(take), [TAKE_NUMBER] = AT(take_number), [LEAVE_ROW] = AT(leave), \
-            [STREAM_ROW] = AT(stream), [FETCH_ROW] = AT(fetch), [OTHER_ROW] = AT(other), \
-            [OTHER_NUMBER] = AT(other_number), [OTHER_SAME] = AT(other_same), [CHOOSE] = AT(choose), \
-            [CHOOSE_OTHER] = AT(choose_other), [CHOOSE_ONE] = AT(choose_one), [TAKE_BOOLS] = AT(take_bools), \
-            [TAKE_BOOLS_AS_FLOATS] = AT(take_bools_as_floats), [TAKE_BYTES] = AT(take_bytes), \
-            [TAKE_HALF_FLOATS] = AT(take_half_floats), [TAKE_HALF_INTS] = AT(take_half_ints), \
-            [TO_FLOATS] = AT(to_floats), [TO_INTS] = AT(to_ints), [LEAVE_TRUTH_OF_FLOATS] = AT(leave_truth_of_floats), \
-            [LEAVE_TRUTH_OF_INTS] = AT(leave_truth_of_ints), [LEAVE_BYTES] = AT(leave_bytes), \
-            [LEAVE_HALF_FLOATS] = AT(leave_half_floats), [LEAVE_HALF_INTS] = AT(leave_half_ints), \
-            [TAKE_APART] = AT(take_apart), [MULTIPLY_PAIRS] = AT(multiply_pairs), [CHOOSE_PAIRS] = AT(choose_pairs), \
-            CODED(FUSED_LABELS) }; \
+            [END_OF_CODE] = JUMP(end), [TAKE_ROW] = JUMP(take), [TAKE_NUMBER] = JUMP(take_number), \
+            [LEAVE_ROW] = JUMP(leave), [STREAM_ROW] = JUMP(stream), [FETCH_ROW] = JUMP(fetch), \
+            [OTHER_ROW] = JUMP(other), [OTHER_NUMBER] = JUMP(other_number), [OTHER_SAME] = JUMP(other_same), \
+            [CHOOSE] = JUMP(choose), [CHOOSE_OTHER] = JUMP(choose_other), [CHOOSE_ONE] = JUMP(choose_one), \
+            [TAKE_BOOLS] = JUMP(take_bools), [TAKE_BOOLS_AS_FLOATS] = JUMP(take_bools_as_floats), \
+            [TAKE_BYTES] = JUMP(take_bytes), [TAKE_HALF_FLOATS] = JUMP(take_half_floats), \
+            [TAKE_HALF_INTS] = JUMP(take_half_ints), [TO_FLOATS] = JUMP(to_floats), [TO_INTS] = JUMP(to_ints), \
+            [LEAVE_TRUTH_OF_FLOATS] = JUMP(leave_truth_of_floats), [LEAVE_TRUTH_OF_INTS] = JUMP(leave_truth_of_ints), \
+            [LEAVE_BYTES] = JUMP(leave_bytes), [LEAVE_HALF_FLOATS] = JUMP(leave_half_floats), \
+            [LEAVE_HALF_INTS] = JUMP(leave_half_ints), [TAKE_APART] = JUMP(take_apart), \
+            [MULTIPLY_PAIRS] = JUMP(multiply_pairs), [CHOOSE_PAIRS] = JUMP(choose_pairs), CODED(FUSED_LABELS) }; \
         static const Int order[] = ORDER_##type; \
         Vector a[8] = {{0}}, b[8] = {{0}}; \
         Ints is_ordinary = (Ints){0} - 1; \
