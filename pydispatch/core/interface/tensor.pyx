@@ -149,7 +149,6 @@ cdef class Tensor:
             upcalls.check_grad(self, value)
         if not is_leaf_edge(self.edge):
             gradient_slot_of(self)
-        keep_for_readers((<GradientSlot>self.edge).grad)
         (<GradientSlot>self.edge).grad = value
 
     # the operators of the language. operators/ defines the library operator for each of them

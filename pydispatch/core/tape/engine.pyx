@@ -948,16 +948,11 @@ cdef bint take_over(BackwardPass run, GradientSlot slot, gradient) except -1:
     return True
 
 
-cdef inline void put_gradient(GradientSlot slot, value) noexcept:
-    keep_for_readers(slot.grad)
-    slot.grad = value
-
-
 cdef int accumulate_in_leaf(BackwardPass run, GradientSlot slot, gradient) except -1:
     """Add a gradient to the `grad` of a leaf: take over the first one, add later ones in place."""
     cdef Tensor old
     if run.create_graph:
-        put_gradient(slot, upcalls.copy(gradient) if slot.grad is None else slot.grad + gradient)
+        slot.grad = upcalls.copy(gradient) if slot.grad is None else slot.grad + gradient
         return 0
     if slot.grad is None:
         slot.grad = wrap_at(None, own_array(gradient, 1), None)
@@ -965,7 +960,7 @@ cdef int accumulate_in_leaf(BackwardPass run, GradientSlot slot, gradient) excep
     old = <Tensor>slot.grad
     if old.word & (TRACKED_FLAG | PYTHON_BIT) or Py_TYPE(<PyObject*>old.array) != &PyArray_Type or (
             isinstance(gradient, Tensor) and (<Tensor>gradient).word & PYTHON_BIT):
-        put_gradient(slot, old + gradient)
+        slot.grad = old + gradient
         return 0
     if isinstance(gradient, Tensor):
         upcalls.add_to(old, gradient)
