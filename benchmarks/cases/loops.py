@@ -102,7 +102,10 @@ def forward(loop: Loop, data: LoopInputs) -> Call:
 
 def by_transform(loop: Loop, data: LoopInputs) -> Call:
     """Return the gradient of the sum of the loop's results, by the weights."""
-    return functools.partial(func.grad(lambda weights: loop(weights, data).sum()), data.weights)
+    def total(weights: Any) -> Any:
+        return loop(weights, data).sum()
+
+    return functools.partial(func.grad(total), data.weights)
 
 
 def by_tape(loop: Loop, data: LoopInputs) -> Call:

@@ -113,9 +113,13 @@ def lowest_by_hand(a: Any) -> Any:
     return optimize.minimize(value_and_gradient, START_OF_VALLEY, jac=True, tol=1e-8).x
 
 
+def total_populations(rates: Any) -> Any:
+    return (populations(rates) ** 2).sum()
+
+
 PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[..., Any], Any, float]] = {
     "odeint": (populations, populations_by_hand, RATES, 0.05),
-    "odeint, gradient": (func.grad(lambda rates: (populations(rates) ** 2).sum()), gradient_by_hand, RATES, 0.05),
+    "odeint, gradient": (func.grad(total_populations), gradient_by_hand, RATES, 0.05),
     "quad": (integral, integral_by_hand, np.array(0.7), 4.0),
     "root": (anomaly, anomaly_by_hand, np.array(0.3), 0.5),
     "root, gradient": (func.grad(anomaly), slope_of_anomaly_by_hand, np.array(0.3), 0.5),

@@ -125,7 +125,7 @@ def copied_object(original: Any, name: str) -> Any:
     return getattr(copy_of(module), getattr(original, "__name__", name), original)
 
 
-def copy_of(name: str) -> ModuleType | None:
+def copy_of(name: str) -> Any:
     """Return the copy of a module, or None if it is not written in Python."""
     with making_copies:
         if name not in COPIES and is_private(package := name.rpartition(".")[0]):

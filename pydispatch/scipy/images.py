@@ -16,7 +16,7 @@ from scipy import ndimage
 from pydispatch.func import vmap
 from pydispatch.numpy.declare import as_nonscalar
 from pydispatch.ops import ops
-from pydispatch.scipy.borrowed import by_example_if_needed
+from pydispatch.scipy.batches import by_example_if_needed
 from pydispatch.scipy.ndimage import MAP, RANKED, SPLINE, extended, in_dtype_of_image
 
 __all__ = ["fourier_filter", "fourier_shift", "generic_filter", "generic_filter1d", "geometric_transform",

@@ -152,7 +152,9 @@ def optimum(
     """
     n = n_equal + n_more
     low, high = [NP.broadcast_to(as_array(each), x0.shape) for each in bounds or (-np.inf, np.inf)]
-    z, lows, highs = (x0,), (low,), (high,)
+    z: tuple[Any, ...] = (x0,)
+    lows: tuple[Any, ...] = (low,)
+    highs: tuple[Any, ...] = (high,)
     if n:
         z, highs = (x0, np.zeros(n)), (high, np.full(n, np.inf))
         lows = (low, np.concatenate([np.full(n_equal, -np.inf), np.zeros(n_more)]))
@@ -190,8 +192,8 @@ def stacked_constraints(constraints: Any, x0: Any) -> tuple[Callable[..., Any], 
                 (more, (low != high) & (high < np.inf), high, -1.0)):
             if chosen.any():
                 group.append(partial(distances_from, fun, np.flatnonzero(chosen), end[chosen], sign))
-    counts = [sum(np.size(as_vector(fun(x0))) for fun in group) for group in (equal, more)]
-    return lambda x: NP.concatenate([as_vector(fun(x)) for fun in (*equal, *more)]), *counts
+    n_equal, n_more = [sum(np.size(as_vector(fun(x0))) for fun in group) for group in (equal, more)]
+    return lambda x: NP.concatenate([as_vector(fun(x)) for fun in (*equal, *more)]), n_equal, n_more
 
 
 def distances_from(fun: Callable[..., Any], rows: Any, end: Any, sign: float, x: Any) -> Any:
@@ -407,7 +409,7 @@ def curve_fit(
     if nan_policy not in (None, "raise"):
         raise NotImplementedError("curve_fit: nan_policy='omit' is not supported\nleave out the missing values")
     low, high = (bounds.lb, bounds.ub) if isinstance(bounds, optimize.Bounds) else bounds
-    ends = [known_values(as_array(end)) if np.ndim(end) else end for end in (low, high)]
+    ends: list[Any] = [known_values(as_array(end)) if np.ndim(end) else end for end in (low, high)]
     if p0 is None:
         names = optimize._minpack_py._getfullargspec(f).args
         if len(names) < 2:
@@ -571,7 +573,7 @@ def linprog(
 
     x, multipliers, report = optimum(
         "linprog", "linprog", body, np.zeros(n), (c, *rows), search, bounds_of(bounds), n_equal, n_more)
-    values = () if multipliers is None else constraints(x, *rows)
+    values: Any = () if multipliers is None else constraints(x, *rows)
     found = Solution(x, {"fun": lambda: NP.sum(NP.multiply(c, x))}, **report)
     if n_equal:
         found.update(con=NP.negative(values[0]), eqlin=OptimizeResult(

@@ -13,7 +13,7 @@ from pydispatch.numpy import linalg as numpys
 from pydispatch.numpy.declare import as_nonscalar, known_values, read_off
 from pydispatch.operators.decompositions import eigh_jvp, eigh_vjp, meta_on_stacks
 from pydispatch.ops import ops
-from pydispatch.scipy.borrowed import by_example_if_needed
+from pydispatch.scipy.batches import by_example_if_needed
 from pydispatch.scipy.linalg import arguments
 from pydispatch.scipy.linalg.functions import as_square
 from pydispatch.scipy.linalg.structured import toeplitz

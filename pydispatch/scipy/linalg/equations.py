@@ -18,7 +18,7 @@ from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.numpy.declare import as_nonscalar, read_off
 from pydispatch.numpy.linalg import matrix_power
 from pydispatch.ops import ops
-from pydispatch.scipy.borrowed import by_example_if_needed
+from pydispatch.scipy.batches import by_example_if_needed
 from pydispatch.scipy.implicit import LIMITS, REMEDIES, implicit_operator
 from pydispatch.scipy.linalg import arguments
 from pydispatch.scipy.linalg.banded import solve_banded, transposed

@@ -18,9 +18,10 @@ from pydispatch.exceptions import ConvergenceError, DispatchTypeError
 from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.numpy.declare import as_nonscalar, read_off
 from pydispatch.ops import ops
-from pydispatch.scipy.borrowed import by_example_if_needed, copied_object, publish
+from pydispatch.scipy.batches import by_example_if_needed
+from pydispatch.scipy.borrowed import copied_object, publish
 from pydispatch.scipy.implicit import LIMITS, REMEDIES, implicit_operator, jacobian_products
-from pydispatch.scipy.optimize import problem
+from pydispatch.scipy.problems import problem
 from pydispatch.scipy.sparse.arrays import as_sparse, csr_array
 
 
