@@ -1,4 +1,5 @@
 # Declarations of C, Python and NumPy that the core uses.
+# tests: tests/core/test_threads.py
 
 as_index = operator.index
 numpy_asarray = numpy.asarray

@@ -45,7 +45,8 @@ def eigh_kernel(a: Any, lower: bool = True, check_finite: bool = True) -> Any:
 
 
 SCIPY.declare("linalg_eigh", "Tensor a, bool lower=True, bool check_finite=True", eigh_kernel,
-              meta_on_stacks(eigh_kernel), returns="(Tensor, Tensor)", tags=("linalg",), vjp=eigh_vjp, jvp=eigh_jvp,
+              meta_on_stacks(eigh_kernel), returns="(Tensor, Tensor)", tags=("linalg",), jvp=eigh_jvp,
+              vjp=lambda g, a, result, lower: eigh_vjp(g, a, result, "L" if lower else "U"),
               vmap=arguments.matrices_batch("eigh"))
 
 
@@ -257,8 +258,8 @@ def tridiagonal_kernel(a: Any) -> Any:
 
 
 SCIPY.declare("linalg_eigh_of_tridiagonal", "Tensor a", tridiagonal_kernel, meta_on_stacks(tridiagonal_kernel),
-              returns="(Tensor, Tensor)", tags=("linalg",), vjp=eigh_vjp, jvp=eigh_jvp,
-              vmap=arguments.matrices_batch("eigh_tridiagonal"))
+              returns="(Tensor, Tensor)", tags=("linalg",), jvp=eigh_jvp,
+              vjp=lambda g, a, result: eigh_vjp(g, a, result, "L"), vmap=arguments.matrices_batch("eigh_tridiagonal"))
 
 
 @FACE.array_function("linalg")
