@@ -686,8 +686,10 @@ def scalar_root(who: str, f: Any, x0: Any, starts: Sequence[Any], args: Any, sea
     check_function(f"{who}: f", f, f"{who}(lambda x: x * x - 2.0, 0.0, 2.0)")
     starts = tuple([as_unknowns(who, "a start", each) for each in starts])
     report: dict[str, Any] = {}
-    found = problem(who, "f", lambda x, *values: f(x, *values[len(starts):]), as_unknowns(who, "x0", x0),
-                    (*starts, *as_arguments(args)))
+    x0 = as_unknowns(who, "x0", x0)
+    if is_array(x0) and not x0.ndim:        # SciPy's searches for one number compute in double precision
+        x0 = NP.astype(x0, np.result_type(x0.dtype, np.float64), copy=False)
+    found = problem(who, "f", lambda x, *values: f(x, *values[len(starts):]), x0, (*starts, *as_arguments(args)))
     return found.solve(SCALAR_ROOT, {"who": who, "search": search, "report": report, "n_starts": len(starts)}), report
 
 

@@ -13,6 +13,7 @@ import scipy.stats
 
 import pydispatch
 from pydispatch import Tensor, ops
+from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func import functionalize, grad, jvp, vmap
 from pydispatch.scipy import linalg, ndimage, signal, special, stats
 from tests.together import together
@@ -144,7 +145,7 @@ def test_the_number_of_axes_is_still_told():
 def test_errors_that_name_the_function_stay_what_they_are():
     with pytest.raises(TypeError, match=r"^convolve\(\) got an unexpected keyword argument 'boundary'"):
         signal.convolve(THREE, THREE, boundary="fill")
-    with pytest.raises(pydispatch.exceptions.DispatchTypeError, match=r"^scipy\.special\.bernoulli does not take a Tensor"):
+    with pytest.raises(DispatchTypeError, match=r"^scipy\.special\.bernoulli does not take a Tensor"):
         special.bernoulli(Tensor(THREE))
 
 

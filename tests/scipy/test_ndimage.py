@@ -316,3 +316,12 @@ def test_coordinates_between_two_elements_are_rounded_like_scipys(order):
     for name, argument in (("rotate", 45), ("rotate", 90), ("zoom", 1.5), ("zoom", 0.37), ("shift", 0.5)):
         np.testing.assert_allclose(getattr(ndimage, name)(Tensor(image), argument, order=order).numpy(),
                                    getattr(theirs, name)(image, argument, order=order), atol=1e-12)
+
+
+def test_labels_of_a_batch_have_a_count_for_each_example():
+    images = (between(-1, 1, 3, 6, 7) > 0).astype(float)
+    labels, counts = vmap(ndimage.label)(images)
+    expected = [theirs.label(image) for image in images]
+    np.testing.assert_array_equal(labels, [found for found, _ in expected])
+    np.testing.assert_array_equal(counts, [count for _, count in expected])
+    assert len(set(counts.tolist())) > 1

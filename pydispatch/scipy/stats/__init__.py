@@ -40,15 +40,15 @@ _borrow("stats", """
     jarque_bera kstat kstatvar kurtosis kurtosistest levene linregress lmoment median_abs_deviation moment normaltest
     pmean pointbiserialr power_divergence scoreatpercentile sem skew tmax tmean tmin trim_mean tsem
     tstd tvar variation wasserstein_distance yeojohnson_llf zmap zscore
-    false_discovery_control quantile theilslopes spearmanr kendalltau alexandergovern chi2_contingency pearsonr
+    false_discovery_control quantile theilslopes alexandergovern chi2_contingency pearsonr
     skewtest ttest_1samp ttest_ind ttest_rel
     anderson binned_statistic boxcox boxcox_normmax cramervonmises directional_stats epps_singleton_2samp median_test
     mode obrientransform ppcc_max probplot sigmaclip ttest_ind_from_stats yeojohnson yeojohnson_normmax
 """)
 _make_constant("stats", """
     anderson_ksamp ansari brunnermunzel chatterjeexi cramervonmises_2samp fligner friedmanchisquare kruskal ks_2samp
-    mannwhitneyu mood percentileofscore quantile_test rankdata ranksums somersd spearmanrho tiecorrect weightedtau
-    wilcoxon
+    mannwhitneyu mood percentileofscore quantile_test spearmanr kendalltau rankdata ranksums somersd spearmanrho
+    tiecorrect weightedtau wilcoxon
 """)
 _borrow_classes("stats", "gaussian_kde")
 _DISTRIBUTIONS = _public_names()

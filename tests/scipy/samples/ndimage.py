@@ -126,8 +126,9 @@ sample("ndimage.fourier_shift", IMAGE, np.array([0.6, 0.9]), smooth=True, tolera
 
 for name in ("binary_closing", "binary_dilation", "binary_erosion", "binary_fill_holes", "binary_hit_or_miss",
              "binary_opening", "binary_propagation", "distance_transform_bf", "distance_transform_cdt",
-             "distance_transform_edt", "label"):
+             "distance_transform_edt"):
     sample(f"ndimage.{name}", np.maximum(IMAGE, 0), has_shape=False)
+sample("ndimage.label", np.maximum(IMAGE, 0), batches=False, has_shape=False)
 sample("ndimage.find_objects", LABELS, batches=False, has_shape=False)
 for name in ("maximum_position", "minimum_position"):
     sample(f"ndimage.{name}", IMAGE, LABELS, [1, 3], batches=False, has_shape=False)
