@@ -150,7 +150,8 @@ class BuildWithCompiler(build_ext):
         elif command and is_gcc(command):
             core.define_macros += MACROS_FOR_GCC
             core.extra_compile_args += ARGUMENTS_FOR_GCC
-            change_file(Path(self.extensions[0].sources[0]), CHANGES_FOR_GCC)
+            positions = POSITIONS if self.is_for_developers() else NO_POSITIONS
+            change_file(Path(self.extensions[0].sources[0]), (*positions, *CHANGES_FOR_GCC))
             if sys.platform == "linux" and not self.is_for_developers():
                 self.extensions[0].extra_link_args.append("-Wl,-s")       # names for profilers are 3 % of a wheel
         super().build_extensions()
@@ -163,12 +164,21 @@ class BuildWithCompiler(build_ext):
 Change = tuple[str, str | Callable[[re.Match[str]], str]]
 """A pattern in what Cython writes, and what takes the place of each match."""
 
-CHANGES_FOR_GCC: tuple[Change, ...] = (
-    # The file and the line of an error are kept in one number: 15,000 places store it, which is a fortieth of a wheel.
+# Tracebacks show functions of the core only in builds for developers, who have the sources. Without them a wheel is a
+# tenth smaller.
+NO_POSITIONS: tuple[Change, ...] = (
+    (r"\{ __pyx_filename = __pyx_f\[f_index\]; \(void\) __pyx_filename; __pyx_lineno = lineno;",
+     "{ (void) __pyx_f; (void) __pyx_filename;"),
+    (r'__Pyx_AddTraceback\("(?!init )[^;]*;', "(void) 0;"),
+)
+POSITIONS: tuple[Change, ...] = (
+    # The file and the line of an error are kept in one number: 15,000 places store it.
     (r"\{ __pyx_filename = __pyx_f\[f_index\]; \(void\) __pyx_filename; __pyx_lineno = lineno;",
      "{ (void) __pyx_filename; __pyx_lineno = (lineno) | (f_index) << 16;"),
     (r"( +funcname, c_line, )py_line, filename\);", r"\1py_line & 0xffff, __pyx_f[py_line >> 16]);"),
     (r"(__Pyx_PyFrame_SetLineNumber\(py_frame, )py_line\);", r"\1py_line & 0xffff);"),
+)
+CHANGES_FOR_GCC: tuple[Change, ...] = (
     # The way out of a function after an error is rare: it releases values by calls, which are shorter.
     (r"^ *__pyx_L\d+_\w*error:;\n(?: *__Pyx_XDECREF\(.*\n)+",
      lambda found: found[0].replace("__Pyx_XDECREF(", "Py_DecRef(")),

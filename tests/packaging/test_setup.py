@@ -27,7 +27,8 @@ from Cython.Compiler.Main import compile
 Path("part.pyx").write_text(SOURCE)
 assert compile("part.pyx").num_errors == 0
 text = Path("part.c").read_text()
-for changes in (setup["CHANGES_FOR_GCC"], setup["CHANGES_FOR_PORTABLE"]):
+with_gcc = setup["CHANGES_FOR_GCC"]
+for changes in ((*setup["POSITIONS"], *with_gcc), (*setup["NO_POSITIONS"], *with_gcc), setup["CHANGES_FOR_PORTABLE"]):
     for pattern, _ in changes:
         assert re.search(pattern, text, re.MULTILINE), pattern
     changed = setup["change"](text, changes)
