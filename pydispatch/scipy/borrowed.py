@@ -73,6 +73,8 @@ class ModuleFace(ModuleType):
             return namespace(original.__name__, original)
         if self.__name__ == "numpy" and name in FILLED:
             return as_filled(getattr(self.ours, name))
+        if self.__name__ == "numpy" and name == "astype":
+            return astype
         if path == "numpy.may_share_memory":    # of arrays without data too
             return operator.is_
         if name in getattr(self.ours, "__all__", ()) and path not in BORROWED and (
@@ -88,6 +90,11 @@ FILLED = ("empty", "empty_like", "full", "full_like", "ones", "ones_like", "zero
 def as_filled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function whose arrays take values with gradients."""
     return lambda *args, **kwargs: as_tensor(function(*args, **kwargs))
+
+
+def astype(x: Any, dtype: Any, /, **options: Any) -> Any:
+    """Convert an array or a scalar, which `numpy.astype` refuses before NumPy 2.1."""
+    return pnp.astype(numpy.asarray(x) if isinstance(x, numpy.generic) else x, dtype, **options)
 
 
 def module_or_none(name: str) -> ModuleType | None:

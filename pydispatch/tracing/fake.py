@@ -199,8 +199,7 @@ def _described(value: Any, fakes: list[FakeTensor]) -> Any:
         types = tuple(map(type, value))
         return (types, value) if LITERALS.issuperset(types) else tuple([_described(item, fakes) for item in value])
     if type_ is slice:
-        start, stop, step = value.start, value.stop, value.step
-        return slice, type(start), start, type(stop), stop, type(step), step
+        return slice, *[_described(part, fakes) for part in (value.start, value.stop, value.step)]
     if isinstance(value, np.generic):
         return type_, value
     if value is Ellipsis or isinstance(value, np.dtype):

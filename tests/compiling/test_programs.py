@@ -1,6 +1,7 @@
 """Whole programs compiled: the twenty NumPy programs, the examples, and programs as forward and backward ones."""
 
 import importlib
+from functools import partial
 
 import numpy as np
 import pytest
@@ -174,6 +175,10 @@ OF_MATHEMATICS = {
     "optimal_control": lambda example: (example.flow.__wrapped__, (
         {"state": np.array([0.3, 0.4]), "costate": np.array([0.1, -0.2]), "effort": np.zeros(())}, np.array(0.5),
         example.GRAVITY)),
+    "registration": lambda example: (
+        func.value_and_grad(partial(example.difference, example.ndimage)),
+        (example.TRUE, example.scene(12), example.laid(example.ndimage, example.scene(12), example.TRUE + 0.01))),
+    "stiffest_beam": lambda example: (func.value_and_grad(example.lowest), (np.linspace(0.8, 1.2, 8),)),
 }
 """The function that each example of mathematics compiles, and arguments for it."""
 

@@ -40,7 +40,10 @@ cdef class Part:
     cdef object value
 
     def method(self, other):
-        return [self.value + other, other * 2]
+        try:
+            return [self.value + other, other * 2]
+        except TypeError as error:
+            raise ValueError("a part") from error
 """
 
 

@@ -251,6 +251,7 @@ def matmul_toeplitz(c_or_cr: Any, x: Any, check_finite: bool = False, workers: A
 
 
 def tridiagonal_kernel(a: Any) -> Any:
+    """Compute the eigenvalues and eigenvectors of symmetric matrices of which only three diagonals are not zero."""
     if not a.size:
         return np.empty(a.shape[:-1]), np.empty(a.shape)
     return arguments.over_stack(lambda a: linalg.eigh_tridiagonal(np.diagonal(a), np.diagonal(a, -1)),
