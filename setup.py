@@ -169,10 +169,11 @@ Change = tuple[str, str | Callable[[re.Match[str]], str]]
 NO_POSITIONS: tuple[Change, ...] = (
     (r"\{ __pyx_filename = __pyx_f\[f_index\]; \(void\) __pyx_filename; __pyx_lineno = lineno;",
      "{ (void) __pyx_filename;"),
-    # What follows a handler's first line needs a traceback.
+    # A handler needs the traceback of what it handles.
     (r'(__Pyx_AddTraceback\("[^"]*", )__pyx_clineno, __pyx_lineno, __pyx_filename(\);\s*if \(__Pyx_GetException)',
      r"\g<1>0, 1, __pyx_f[0]\2"),
-    (r'__Pyx_AddTraceback\("(?!init )[^;]*, __pyx_filename\);', "(void) 0;"),
+    (r'(__Pyx_AddTraceback\("init [^"]*", )__pyx_clineno, __pyx_lineno, __pyx_filename\);', r"\g<1>0, 1, __pyx_f[0]);"),
+    (r'__Pyx_AddTraceback\("[^;]*, __pyx_filename\);', "(void) 0;"),
 )
 POSITIONS: tuple[Change, ...] = (
     # The file and the line of an error are kept in one number: 15,000 places store it.
