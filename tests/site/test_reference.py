@@ -15,7 +15,6 @@ pytest.importorskip("scipy")
 
 from extensions import reference
 
-from pydispatch.scipy.borrowed import FOR_ARRAYS
 from pydispatch.scipy.pack import FACE, PASSED_ON
 
 PAGE = "".join(path.read_text(encoding="utf-8") for path in (Path(__file__).parents[2] / "docs").glob("*.md"))
@@ -41,8 +40,8 @@ def test_public_names_have_entries(module):
         pytest.importorskip("distributed")
     names = importlib.import_module(f"pydispatch{module}").__all__
     family = module.removeprefix(".scipy.")
-    scipys = {*PASSED_ON.get(family, ()), *[path.rpartition(".")[2] for path, kind in FACE.kinds.items()
-                                            if kind == FOR_ARRAYS and path.startswith(f"{family}.")]}
+    scipys = {*PASSED_ON.get(family, ()),
+              *[path.rpartition(".")[2] for path in FACE.kinds if path.startswith(f"{family}.")]}
     missing = [name for name in names if name not in scipys and not has_entry(module, name)
                and not isinstance(getattr(importlib.import_module(f"pydispatch{module}"), name), types.ModuleType)]
     assert set(missing) <= {"ops"}      # the namespace of namespaces, in prose
