@@ -406,7 +406,8 @@ cdef tuple run_plan(PyObject* plan, PyObject* const* inputs, bint takes_donated)
         run.code, run.saved = <CodeWord*>(arena.memory + (<Plan>plan).code_at), arena.memory + (<Plan>plan).saved_at
         run.watched = -1
         run.n_threads = (<Plan>plan).n_threads
-        if PyTuple_GET_SIZE(<PyObject*>(<Plan>plan).calls) or (<Plan>plan).work > WORK_WITH_LOCK:       # else nothing can release the inputs during the run
+        # else nothing can release the inputs during the run
+        if PyTuple_GET_SIZE(<PyObject*>(<Plan>plan).calls) or (<Plan>plan).work > WORK_WITH_LOCK:
             held = (arena, copies, results, tuple_of(inputs, n_inputs))
             run.inputs = <PyObject*>held
         forget_errors()

@@ -37,6 +37,8 @@ cdef int bump_versions(Signature signature, Frame* frame) except -1
 cdef int share_memory(Tensor view, Tensor source) except -1
 # A detached view has its own gradient: return a memory that counts writes together with `tensor`
 cdef Memory memory_of_detached(Tensor tensor)
+# NumPy cannot convert some Tensors to compare them: return whether a transform, the tape or a handler follows this one
+cdef bint is_followed_or_handled(Tensor tensor) except -1
 # A table holds the derivative of its operator: raise unless it has a formula for each argument
 cdef int check_formulas(derivative, Signature signature) except -1
 

@@ -148,7 +148,7 @@ cdef object comparison_by_numpy(operator, tuple inputs):
         return operator(*inputs)
     except TypeError as error:
         for value in inputs:
-            if isinstance(value, Tensor) and (is_handled(value) or followed_in(value) is not None):
+            if isinstance(value, Tensor) and is_followed_or_handled(value):
                 return upcalls.compare_unlike("eq" if operator is special_methods[EQ] else "ne", *inputs, error)
         raise
 

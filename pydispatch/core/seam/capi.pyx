@@ -14,13 +14,13 @@ numpy_umath = numpy if IS_PORTABLE else numpy._core.umath
 PORTABLE = bool(IS_PORTABLE)
 
 
-cdef list replaced = []         # what fields held, and threads may be about to count
+cdef list replaced_objects = []         # what fields held, and threads may be about to count
 cdef Py_ssize_t n_replaced = 0
 
 
 cdef inline void keep_for_readers(value) noexcept:
     if IS_FREE_THREADED and value is not None:
-        replaced.append(value)
+        replaced_objects.append(value)
 
 
 def release_replaced(phase, info):
@@ -30,9 +30,9 @@ def release_replaced(phase, info):
     """
     global n_replaced
     if phase == "start":
-        n_replaced = len(replaced)
+        n_replaced = len(replaced_objects)
     else:
-        del replaced[:n_replaced]
+        del replaced_objects[:n_replaced]
         n_replaced = 0
 
 

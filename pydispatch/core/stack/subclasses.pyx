@@ -451,6 +451,10 @@ def entry_state(State state, guard):
 # --- conversions ------------------------------------------------------------------------------------------------------
 
 
+cdef bint is_followed_or_handled(Tensor tensor) except -1:
+    return is_handled(tensor) or followed_in(tensor) is not None
+
+
 cdef bint is_handled(Tensor tensor) noexcept:
     """Return whether handlers or modes control access to the value of this Tensor."""
     cdef State state = state_now()
