@@ -29,7 +29,7 @@ LINES = (
 
 
 class Package(NamedTuple):
-    """A package: the paths of its tests in its sources, what it needs besides, and options of pytest."""
+    """A package: the paths of its tests in its sources, what else it needs, and options of pytest."""
 
     version: str
     tests: tuple[str, ...]

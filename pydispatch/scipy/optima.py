@@ -301,7 +301,7 @@ def least_squares(
     Raises
     ------
     ConvergenceError
-        If the search fails. The message is SciPy's.
+        If the search fails. The message comes from SciPy.
 
     Examples
     --------
@@ -397,7 +397,7 @@ def curve_fit(
     Raises
     ------
     ConvergenceError
-        If the search fails. The message is SciPy's.
+        If the search fails. The message comes from SciPy.
 
     Examples
     --------
@@ -536,7 +536,7 @@ def linprog(
     Raises
     ------
     ConvergenceError
-        If there is no solution, or it is not bounded. The message is SciPy's.
+        If the problem is infeasible or unbounded. The message comes from SciPy.
 
     Examples
     --------
@@ -601,7 +601,7 @@ def minimize_scalar(
     Raises
     ------
     ConvergenceError
-        If the search fails. The message is SciPy's.
+        If the search fails. The message comes from SciPy.
 
     Examples
     --------
