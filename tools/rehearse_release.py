@@ -31,7 +31,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 WORKFLOW = ROOT / ".github" / "workflows" / "release.yml"
-RUNNERS = {("Linux", "x86_64"): "ubuntu-latest", ("Linux", "aarch64"): "ubuntu-24.04-arm", ("Darwin", "arm64"): "macos-latest"}
+RUNNERS = {"Linux x86_64": "ubuntu-latest", "Linux aarch64": "ubuntu-24.04-arm", "Darwin arm64": "macos-latest"}
 LEFT_OUT = ("actions/attest-build-provenance", "pypa/gh-action-pypi-publish")
 """Actions that need GitHub's identity."""
 SETTINGS = {"build", "skip", "build-frontend", "before-build", "repair-wheel-command", "test-requires", "test-sources",
@@ -80,9 +80,9 @@ def run(script: str, folder: Path, first: tuple[Path, ...] = (), **variables: st
 # --- cibuildwheel ---
 
 
-def settings() -> dict[str, Any]:
+def settings(project: Path) -> dict[str, Any]:
     """Return cibuildwheel's settings for this system."""
-    found = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["cibuildwheel"]
+    found: dict[str, Any] = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["cibuildwheel"]
     systems = {name: found.pop(name, {}) for name in ("linux", "macos")}
     found |= systems["linux" if sys.platform == "linux" else "macos"]
     if unknown := found.keys() - SETTINGS:
@@ -92,10 +92,10 @@ def settings() -> dict[str, Any]:
 
 def build_wheels(rehearsal: Rehearsal, sdist: Path, folder: Path, tools: Path) -> None:
     """Do what cibuildwheel does, without its containers: a wheel of the sdist for each CPython at hand."""
-    given = settings()
     with tarfile.open(sdist) as archive:
         archive.extractall(folder / "sources", filter="data")
     project, = (folder / "sources").iterdir()
+    given = settings(project)
     output = folder / "wheelhouse"
     output.mkdir()
     for selector in given["build"].split():
@@ -106,12 +106,14 @@ def build_wheels(rehearsal: Rehearsal, sdist: Path, folder: Path, tools: Path) -
             rehearsal.report(f"| wheels | {selector} | not at hand | | |")
 
 
-def build_wheel(rehearsal: Rehearsal, name: str, given: Mapping[str, Any], project: Path, output: Path, tools: Path) -> None:
+def build_wheel(rehearsal: Rehearsal, name: str, given: Mapping[str, Any], project: Path, output: Path,
+                tools: Path) -> None:
     """Build, repair and test the wheel of one CPython."""
     start = time.monotonic()
     folder = output.parent / name
     python, tested = environment(rehearsal.interpreters[name], folder / "build"), folder / "tests"
-    run(f"python -m pip install -q {given['build-frontend']} && {given.get('before-build', 'true')}", project, (python,))
+    run(f"python -m pip install -q {given['build-frontend']}", project, (python,))
+    run(given.get("before-build", "true"), project, (python,))
     run(f"python -m {given['build-frontend']} --wheel --outdir {folder / 'built'} .", project, (python,))
     built, = (folder / "built").glob("*.whl")
     repair = given["repair-wheel-command"].format(wheel=built, dest_dir=folder / "repaired")
@@ -151,7 +153,7 @@ def entries(job: Mapping[str, Any]) -> Iterator[dict[str, str]]:
     """Yield the entries of a job's matrix for the system of this machine."""
     matrix = dict(job.get("strategy", {}).get("matrix", {}))
     if "os" in matrix:
-        own = RUNNERS[platform.system(), platform.machine()]
+        own = RUNNERS[f"{platform.system()} {platform.machine()}"]
         matrix["os"] = [name for name in matrix["os"] if name == own]
     for values in itertools.product(*matrix.values()):
         yield dict(zip(matrix, values, strict=True))
@@ -198,7 +200,10 @@ ACTIONS: Mapping[str, Callable[[Rehearsal, Path, Values], None]] = {
 
 
 def run_job(rehearsal: Rehearsal, name: str, job: Mapping[str, Any], tools: Path) -> None:
-    """Run a job for each entry of its matrix."""
+    """Run a job for each entry of its matrix, or report that it is left out."""
+    if "if" in job:
+        rehearsal.report(f"| {name} | if {job['if']} | left out | | |")
+        return
     for values in entries(job):
         label = " ".join([name, *values.values()])
         wanted = f"python{values['python']}" if "python" in values else None
@@ -208,9 +213,9 @@ def run_job(rehearsal: Rehearsal, name: str, job: Mapping[str, Any], tools: Path
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder) / "work"
             place.mkdir()
-            first = (environment(rehearsal.interpreters[wanted], Path(folder) / "python"), tools) if wanted else (tools,)
+            own = (environment(rehearsal.interpreters[wanted], Path(folder) / "python"),) if wanted else ()
             for step in job["steps"]:
-                run_step(rehearsal, label, step, values, place, first)
+                run_step(rehearsal, label, step, values, place, (*own, tools))
 
 
 def run_step(rehearsal: Rehearsal, label: str, step: Mapping[str, Any], values: Values, place: Path,
@@ -235,10 +240,10 @@ def run_step(rehearsal: Rehearsal, label: str, step: Mapping[str, Any], values: 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command."""
     everything = jobs()
-    parser = argparse.ArgumentParser(prog="python tools/rehearse_release.py", description=str(__doc__).partition("\n")[0])
-    parser.add_argument("jobs", nargs="*", metavar="JOB", help=f"of {', '.join(everything)}; all in their order otherwise")
+    parser = argparse.ArgumentParser(prog="python tools/rehearse_release.py", description=str(__doc__).split("\n")[0])
+    parser.add_argument("jobs", nargs="*", metavar="JOB", help=f"of {', '.join(everything)}; the default is all")
     parser.add_argument("--python", action="append", metavar="NAME", help="only this interpreter, such as python3.11")
-    parser.add_argument("--output", type=Path, default=ROOT / "build" / "rehearsal", help="the folder for the artifacts")
+    parser.add_argument("--output", type=Path, default=ROOT / "build" / "rehearsal", help="folder for the artifacts")
     given = parser.parse_args(arguments)
     if unknown := set(given.jobs) - everything.keys():
         parser.error(f"the workflow has no job named {', '.join(sorted(unknown))}")
