@@ -46,12 +46,12 @@ class Rehearsal:
 
     folder: Path
     interpreters: Mapping[str, Path]
-    rows: list[str] = field(default_factory=list)
+    rows: list[tuple[str, str, str, str]] = field(default_factory=list)
 
-    def report(self, row: str) -> None:
+    def report(self, job: str, what: str, result: str, details: str = "") -> None:
         """Add a row to the report, and print it at once."""
-        self.rows.append(row)
-        print(row, flush=True)
+        self.rows.append((job, what, result, details))
+        print(f"| {job} | {what} | {result} | {details} |", flush=True)
 
 
 def interpreters(only: list[str] | None = None) -> dict[str, Path]:
@@ -82,7 +82,8 @@ def run(script: str, folder: Path, first: tuple[Path, ...] = (), **variables: st
 
 def settings(project: Path) -> dict[str, Any]:
     """Return cibuildwheel's settings for this system."""
-    found: dict[str, Any] = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["cibuildwheel"]
+    text = (project / "pyproject.toml").read_text(encoding="utf-8")
+    found: dict[str, Any] = tomllib.loads(text)["tool"]["cibuildwheel"]
     systems = {name: found.pop(name, {}) for name in ("linux", "macos")}
     found |= systems["linux" if sys.platform == "linux" else "macos"]
     if unknown := found.keys() - SETTINGS:
@@ -103,7 +104,7 @@ def build_wheels(rehearsal: Rehearsal, sdist: Path, folder: Path, tools: Path) -
         if name in rehearsal.interpreters:
             build_wheel(rehearsal, name, given, project, output, tools)
         else:
-            rehearsal.report(f"| wheels | {selector} | not at hand | | |")
+            rehearsal.report("wheels", selector, "not at hand")
 
 
 def build_wheel(rehearsal: Rehearsal, name: str, given: Mapping[str, Any], project: Path, output: Path,
@@ -130,8 +131,8 @@ def build_wheel(rehearsal: Rehearsal, name: str, given: Mapping[str, Any], proje
         copy(project / source, tested / source)
     last = run(given["test-command"], tested, (python,))
     shutil.copy(wheel, output)
-    rehearsal.report(f"| wheels | {wheel.name} | {wheel.stat().st_size:,} bytes | {last} | built and repaired in "
-                     f"{finished - start:.0f} s, tested in {time.monotonic() - finished:.0f} s |")
+    rehearsal.report("wheels", wheel.name, last.strip("= "), f"{wheel.stat().st_size:,} bytes, built and repaired in "
+                     f"{finished - start:.0f} s, tested in {time.monotonic() - finished:.0f} s")
 
 
 def environment(interpreter: Path, folder: Path) -> Path:
@@ -202,13 +203,13 @@ ACTIONS: Mapping[str, Callable[[Rehearsal, Path, Values], None]] = {
 def run_job(rehearsal: Rehearsal, name: str, job: Mapping[str, Any], tools: Path) -> None:
     """Run a job for each entry of its matrix, or report that it is left out."""
     if "if" in job:
-        rehearsal.report(f"| {name} | if {job['if']} | left out | | |")
+        rehearsal.report(name, f"if {job['if']}", "left out")
         return
     for values in entries(job):
         label = " ".join([name, *values.values()])
         wanted = f"python{values['python']}" if "python" in values else None
         if wanted and wanted not in rehearsal.interpreters:
-            rehearsal.report(f"| {label} | {wanted} | not at hand | | |")
+            rehearsal.report(label, wanted, "not at hand")
             continue
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder) / "work"
@@ -222,8 +223,8 @@ def run_step(rehearsal: Rehearsal, label: str, step: Mapping[str, Any], values: 
              first: tuple[Path, ...]) -> None:
     """Run a step, or report that it is left out."""
     action = step.get("uses", "").partition("@")[0]
-    if "if" in step or action in LEFT_OUT or "gh " in step.get("run", "")[:3]:
-        rehearsal.report(f"| {label} | `{step.get('name', action or step.get('run'))}` | left out | | |")
+    if "if" in step or action in LEFT_OUT or step.get("run", "").startswith("gh "):
+        rehearsal.report(label, step.get("name", action or step.get("run")), "left out")
     elif action:
         given = {key: filled(str(value), values) for key, value in step.get("with", {}).items()}
         ACTIONS[action](rehearsal, place, given)
@@ -233,8 +234,8 @@ def run_step(rehearsal: Rehearsal, label: str, step: Mapping[str, Any], values: 
     else:
         start = time.monotonic()
         last = run(filled(step["run"], values), place, first)
-        rehearsal.report(f"| {label} | `{' ; '.join(step['run'].split(chr(10))).strip(' ;')}` | | {last} | "
-                         f"{time.monotonic() - start:.0f} s |")
+        command = "; ".join(step["run"].strip().splitlines())
+        rehearsal.report(label, f"`{command}`", last, f"{time.monotonic() - start:.0f} s")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -255,8 +256,6 @@ def main(arguments: list[str] | None = None) -> None:
         for name, job in everything.items():
             if not given.jobs or name in given.jobs:
                 run_job(rehearsal, name, job, tools)
-    (rehearsal.folder / "report.md").write_text("\n".join([
-        "| job | wheel or command | size | last line | time |", "|---|---|---|---|---|", *rehearsal.rows, ""]))
 
 
 if __name__ == "__main__":

@@ -26,14 +26,31 @@ def test_it_builds_for_each_python_that_the_project_names():
     assert built == [f"cp{version.replace('.', '')}-*" for version in named]
 
 
-def test_it_publishes_only_after_all_else():
-    jobs = set(re.findall(r"^  (\w+):$", WORKFLOW.partition("\njobs:\n")[2], re.MULTILINE))
-    needed, = re.findall(r"needs: \[(.*)\]", WORKFLOW)
-    assert {*needed.split(", "), "publish"} == jobs
+@pytest.fixture(scope="module")
+def jobs():
+    return pytest.importorskip("yaml").safe_load(WORKFLOW)["jobs"]
 
 
-def test_it_is_well_formed():
-    yaml = pytest.importorskip("yaml")
-    jobs = yaml.safe_load(WORKFLOW)["jobs"]
+def test_it_tries_each_python_that_it_builds_for(jobs):
+    tried = {job: jobs[job]["strategy"]["matrix"] for job in ("wheels", "install")}
+    built = PROJECT["tool"]["cibuildwheel"]["build"].split()
+    assert [f"cp{version.replace('.', '')}-*" for version in tried["install"]["python"]] == built
+    assert tried["install"]["os"] == tried["wheels"]["os"]
+
+
+def test_it_publishes_only_after_all_else(jobs):
+    assert {*jobs["publish"]["needs"], "publish"} == jobs.keys()
+    assert jobs["publish"]["if"] == "github.ref_type == 'tag'"
+
+
+def test_it_uploads_to_testpypi_what_it_publishes(jobs):
+    first, last = jobs["testpypi"]["steps"], jobs["publish"]["steps"]
+    assert first[0] == last[0]
+    assert "test.pypi.org" in first[1]["with"]["repository-url"]
+
+
+def test_each_job_has_the_permissions_that_it_needs(jobs):
     assert all(job["steps"] for job in jobs.values())
-    assert jobs["publish"]["permissions"] == {"attestations": "write", "id-token": "write"}
+    permissions = {name: job["permissions"] for name, job in jobs.items() if "permissions" in job}
+    assert permissions == {"testpypi": {"id-token": "write"},
+                           "publish": {"attestations": "write", "contents": "write", "id-token": "write"}}
