@@ -27,6 +27,7 @@ html_title = "pydispatch"
 html_show_copyright = False    # there is no year to show
 html_favicon = "static/icon.svg"
 html_static_path = ["static"]
+html_theme_options = {"light_logo": "logo-light.svg", "dark_logo": "logo-dark.svg", "sidebar_hide_name": True}
 html_css_files = ["site.css"]
 
 

@@ -20,6 +20,7 @@ import tests.numpy.stub
 import tests.operators.page
 import tests.packaging.api
 import tests.scipy.page
+import tools.draw
 from pydispatch._registry.operators import load_all
 from pydispatch.cli.stubs import stub
 
@@ -41,10 +42,14 @@ def operators_of(namespace: str) -> str:
 
 GENERATED: Mapping[str, Generator] = {
     "tests/packaging/api.txt": lambda _: tests.packaging.api.text(),
+    "docs/architecture.svg": lambda _: tools.draw.poster(),
     "docs/backends.md": tests.backends.page.renewed,
     "docs/numpy.md": tests.numpy.page.renewed,
     "docs/operators.md": tests.operators.page.renewed,
     "docs/scipy.md": tests.scipy.page.renewed,
+    "docs/static/icon.svg": lambda _: tools.draw.icon(),
+    "docs/static/logo-dark.svg": lambda _: tools.draw.logo(tools.draw.LIGHT_BLUE, tools.draw.PAPER),
+    "docs/static/logo-light.svg": lambda _: tools.draw.logo(tools.draw.BLUE, tools.draw.INK),
     **{f"pydispatch/_stubs/{name}.pyi": whole(operators_of, name) for name in ("masked", "np", "scipy", "sparse")},
     **{f"pydispatch/_stubs/{name.replace('.', '_')}.pyi": whole(tests.numpy.stub.hidden_in, name)
        for name in tests.numpy.stub.HIDDEN},
