@@ -15,7 +15,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 project = "pydispatch"
 author = "The pydispatch authors"
 version = release = pydispatch.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "extensions.examples", "extensions.reference"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "extensions.accessibility",
+              "extensions.examples", "extensions.reference"]
 myst_enable_extensions = ["colon_fence"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"      # the docstrings have what matters, the stubs the rest

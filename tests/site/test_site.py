@@ -32,7 +32,8 @@ FOUND_ON = {        # what to search for, and a page that is found
     "map_chunks": "reference", "deprecated": "versions", "donate": "compile", "PerformanceWarning": "reference",
     "glossary": "glossary",
 }
-PHONE = {"width": 390, "height": 844}
+LARGEST = 500_000       # bytes of a page that axe examines: longer ones have nothing else, and take it minutes
+PHONE, DESKTOP = {"width": 390, "height": 844}, {"width": 1400, "height": 900}
 
 
 def entries_of(page: Path) -> list[str]:
@@ -201,6 +202,25 @@ def test_every_page_opens_without_errors_and_fits_a_phone(browser: Any, address:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("scheme", "size"), [("light", DESKTOP), ("dark", PHONE)], ids=["desktop", "phone"])
+def test_axe_finds_nothing_that_is_not_accessible(
+        browser: Any, address: str, site: Path, pages: dict[str, Page], scheme: str, size: dict[str, int]) -> None:
+    script = Path(pytest.importorskip("axe_playwright_python").__file__).with_name("axe.min.js").read_text()
+    context = browser.new_context(color_scheme=scheme, viewport=size)
+    tab = context.new_page()
+    found: list[str] = []
+    for name in pages:
+        if (site / name).stat().st_size > LARGEST:
+            continue
+        tab.goto(f"{address}/{name}")
+        tab.evaluate(script)
+        for violation in tab.evaluate("axe.run()")["violations"]:
+            found += [f"{name}: {violation['help']}: {node['html']}" for node in violation["nodes"]]
+    context.close()
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.slow
 def test_search_finds_words(browser: Any, address: str) -> None:
     tab = browser.new_page()
     for word, name in FOUND_ON.items():
@@ -220,7 +240,7 @@ def test_pages_are_light_or_dark_as_asked(browser: Any, address: str) -> None:
         return sum(map(int, re.findall(r"\d+", colour)[:3]))
 
     for scheme, is_dark in (("light", False), ("dark", True)):
-        context = browser.new_context(color_scheme=scheme, viewport={"width": 1400, "height": 900})
+        context = browser.new_context(color_scheme=scheme, viewport=DESKTOP)
         tab = context.new_page()
         tab.goto(f"{address}/index.html")
         assert (brightness(tab) < 200) == is_dark
