@@ -56,6 +56,11 @@ def test_no_page_is_too_long():
     assert {page: count for page, count in words.items() if count > 3000} == {}
 
 
+def test_headings_begin_a_line():
+    pages = {page.stem: re.findall(r".* #{2,3} [A-Z].*", page.read_text(encoding="utf-8")) for page in DOCS.glob("*.md")}
+    assert {page: lines for page, lines in pages.items() if lines} == {}
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Provide a folder with the built pages: those that `PYDISPATCH_SITE` names, else built here."""
