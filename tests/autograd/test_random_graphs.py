@@ -406,7 +406,7 @@ def properties(function):
     """Return a property of programs: few by default, many in the slow run."""
     checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
-    @pytest.mark.parametrize("n", [100, pytest.param(400, marks=pytest.mark.slow)])
+    @pytest.mark.parametrize("n", [100, pytest.param(200, marks=pytest.mark.slow)])
     def test(n):
         settings(max_examples=n, suppress_health_check=checks)(given(programs())(lambda drawn: function(Run(*drawn))))()
 

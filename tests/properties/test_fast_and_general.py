@@ -661,7 +661,7 @@ SURROUNDINGS = {
 
 @pytest.mark.parametrize(("surroundings", "step"), [
     pytest.param("plain", 5, id="plain, some"),
-    *[pytest.param(name, 1 if name == "plain" else 3, id=name, marks=pytest.mark.slow) for name in SURROUNDINGS]])
+    *[pytest.param(name, 1 if name == "plain" else 6, id=name, marks=pytest.mark.slow) for name in SURROUNDINGS]])
 @together("edge_call", EDGE_CALLS)
 def test_arguments_of_all_sorts(edge_call, surroundings, step):
     name, arguments = EDGE_CALLS[edge_call]
