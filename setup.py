@@ -25,6 +25,9 @@ from setuptools.errors import PlatformError
 FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 PORTABLE = FREE_THREADED or os.environ.get("PYDISPATCH_PORTABLE", "0") not in ("", "0")
 
+# Here the generated C goes, so that neither the source tree nor the sdist ever holds any.
+BUILD = "build/portable" if PORTABLE else "build"
+
 core = Extension(
     "pydispatch._core",
     ["pydispatch/_core.pyx"],
@@ -144,6 +147,10 @@ class BuildWithCompiler(build_ext):
                 "install one: apt install build-essential python3-dev (Debian, Ubuntu), dnf install gcc python3-devel "
                 "(Fedora), xcode-select --install (macOS); or install a wheel: pip install --only-binary "
                 "pydispatch-numpy pydispatch-numpy")
+        # Not earlier, since an sdist needs no C. Without the lines of the sources as comments it is a third shorter,
+        # which GCC need not read.
+        core.sources = cythonize([core], build_dir=BUILD, compiler_directives={
+            "language_level": 3, "emit_code_comments": False})[0].sources
         if PORTABLE and command:
             core.extra_compile_args += ARGUMENTS_FOR_PORTABLE
             change_file(Path(self.extensions[0].sources[0]), CHANGES_FOR_PORTABLE)
@@ -223,8 +230,4 @@ def is_gcc(command: list[str]) -> bool:
     return "__GNUC__" in macros and "__clang__" not in macros
 
 
-# The generated C goes to build/, so that neither the source tree nor the sdist ever holds any. Without the lines of the
-# sources as comments it is a third shorter, which GCC need not read.
-build = "build/portable" if PORTABLE else "build"
-setup(cmdclass={"build_ext": BuildWithCompiler}, options={"build": {"build_base": build}}, ext_modules=cythonize(
-    [core], build_dir=build, compiler_directives={"language_level": 3, "emit_code_comments": False}))
+setup(cmdclass={"build_ext": BuildWithCompiler}, options={"build": {"build_base": BUILD}}, ext_modules=[core])
