@@ -11,7 +11,7 @@ from tests.properties.imperative import text_of
 from tests.properties.imperative_ways import CHECKS, Case, differences
 
 BLOCK = 5
-FEW, MANY = 5, 32
+FEW, MANY = 5, 16
 """Blocks of random programs, in a run and in a long one."""
 QUICK = [name for name in CHECKS if name != "numba"]
 

@@ -516,4 +516,4 @@ def test_the_dispatcher_does_what_the_model_does(backends):
 
 @pytest.mark.slow
 def test_the_dispatcher_does_what_the_model_does_for_long(backends):
-    compare(backends, max_examples=200, stateful_step_count=60)
+    compare(backends, max_examples=80, stateful_step_count=60)

@@ -15,7 +15,7 @@ CHECKOUT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize(("seconds", "turns"), [
     pytest.param(2, 1, id="briefly"),
-    pytest.param(60, 15, id="long", marks=pytest.mark.slow),
+    pytest.param(60, 8, id="long", marks=pytest.mark.slow),
 ])
 def test_nonsense_is_refused_or_computed_as_numpy_does(seconds, turns, tmp_path, count):
     notes = tmp_path / "call"

@@ -181,6 +181,6 @@ def test_stacks(names, where):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("names", "where"), list(stacks(1000, 2)))
+@pytest.mark.parametrize(("names", "where"), list(stacks(500, 2)))
 def test_many_stacks(names, where):
     check(names, where)
