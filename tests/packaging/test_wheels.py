@@ -2,6 +2,7 @@
 
 import os
 import runpy
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -71,10 +72,19 @@ def run(*command: str | Path, cwd: Path | None = None, **variables: str) -> str:
     return completed.stdout
 
 
-def built(interpreter: Path, sdist: Path, folder: Path) -> Path:
+@pytest.fixture(scope="module")
+def sources(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Provide the contents of the sdist. Builds for several CPythons there share the C that Cython generates."""
+    folder = tmp_path_factory.mktemp("sources")
+    shutil.unpack_archive(sdist, folder, filter="data")
+    (path,) = folder.iterdir()
+    return path
+
+
+def built(interpreter: Path, sources: Path, folder: Path) -> Path:
     run(interpreter, "-m", "venv", folder / "build")
     python = folder / "build" / "bin" / "python"
-    run(python, "-m", "pip", "--quiet", "wheel", "--no-deps", "--wheel-dir", folder, sdist)
+    run(python, "-m", "pip", "--quiet", "wheel", "--no-deps", "--wheel-dir", folder, sources)
     (wheel,) = folder.glob("*.whl")
     return wheel
 
@@ -127,21 +137,21 @@ def test_a_release_compresses_wheels_in_place(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="auditwheel repairs wheels of Linux")
 @pytest.mark.parametrize("minor", OLDEST_NUMPY)
-def test_wheels_of_each_cpython_work(minor: int, request: pytest.FixtureRequest, sdist: Path, tmp_path: Path) -> None:
+def test_wheels_of_each_cpython_work(minor: int, request: pytest.FixtureRequest, sources: Path, tmp_path: Path) -> None:
     interpreter = interpreter_at_hand(f"python3.{minor}")
     if interpreter == Path(sys.executable):
         path = request.getfixturevalue("repaired_wheel")
     else:
-        path = repaired(built(interpreter, sdist, tmp_path), tmp_path / "repaired")
+        path = repaired(built(interpreter, sources, tmp_path), tmp_path / "repaired")
     assert path.stat().st_size < LARGEST
     for numpy in (OLDEST_NUMPY[minor], "newest"):
         check_in_empty_environment(interpreter, path, numpy, tmp_path)
 
 
 @pytest.mark.parametrize("minor", [13, 14, 15])
-def test_a_free_threaded_cpython_says_that_the_gil_is_enabled(minor: int, sdist: Path, tmp_path: Path) -> None:
+def test_a_free_threaded_cpython_says_that_the_gil_is_enabled(minor: int, sources: Path, tmp_path: Path) -> None:
     interpreter = interpreter_at_hand(f"python3.{minor}t")
-    wheel = built(interpreter, sdist, tmp_path)
+    wheel = built(interpreter, sources, tmp_path)
     run(interpreter, "-m", "venv", tmp_path / "empty")
     python = tmp_path / "empty" / "bin" / "python"
     run(python, "-m", "pip", "--quiet", "install", wheel, "numpy")
