@@ -39,6 +39,9 @@ numpy.testing.assert_allclose(func.vmap(energy)(numpy.stack([x, x])), [expected,
 LARGEST = 2_000_000
 """The size in bytes that a wheel stays below, compressed as a release compresses it."""
 
+LATER = 2**32
+"""A time in the next century."""
+
 RUNNING = f"python3.{sys.version_info.minor}{'t' if sysconfig.get_config_var('Py_GIL_DISABLED') else ''}"
 """The name of the interpreter that runs this."""
 
@@ -81,10 +84,21 @@ def sources(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def environment_of(interpreter: Path, folder: Path) -> Path:
+    """Return the Python of a new environment, for which the pip of the tests installs and builds."""
+    run(interpreter, "-m", "venv", "--without-pip", folder)
+    return folder / "bin" / "python"
+
+
+def pip(python: Path, *arguments: str | Path) -> None:
+    run(sys.executable, "-m", "pip", "--python", python, "--quiet", *arguments)
+
+
 def built(interpreter: Path, sources: Path, folder: Path) -> Path:
-    run(interpreter, "-m", "venv", folder / "build")
-    python = folder / "build" / "bin" / "python"
-    run(python, "-m", "pip", "--quiet", "wheel", "--no-deps", "--wheel-dir", folder, sources)
+    python = environment_of(interpreter, folder / "build")
+    pip(python, "wheel", "--no-deps", "--wheel-dir", folder, sources)
+    for generated in sources.glob("build/**/_core.c"):
+        os.utime(generated, (LATER, LATER))     # or NumPy's new files in the next build's environment are newer
     (wheel,) = folder.glob("*.whl")
     return wheel
 
@@ -111,9 +125,8 @@ def repaired_wheel(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 def check_in_empty_environment(interpreter: Path, wheel: Path, numpy: str, folder: Path) -> None:
     """Install the wheel beside a version of NumPy, or "newest", and run a program."""
-    run(interpreter, "-m", "venv", folder / numpy)
-    python = folder / numpy / "bin" / "python"
-    run(python, "-m", "pip", "--quiet", "install", wheel, "numpy" if numpy == "newest" else f"numpy=={numpy}")
+    python = environment_of(interpreter, folder / numpy)
+    pip(python, "install", wheel, "numpy" if numpy == "newest" else f"numpy=={numpy}")
     run(python, "-W", "error", "-c", f"NUMPY = {numpy!r}\n{PROGRAM}", cwd=folder)
 
 
@@ -152,9 +165,8 @@ def test_wheels_of_each_cpython_work(minor: int, request: pytest.FixtureRequest,
 def test_a_free_threaded_cpython_says_that_the_gil_is_enabled(minor: int, sources: Path, tmp_path: Path) -> None:
     interpreter = interpreter_at_hand(f"python3.{minor}t")
     wheel = built(interpreter, sources, tmp_path)
-    run(interpreter, "-m", "venv", tmp_path / "empty")
-    python = tmp_path / "empty" / "bin" / "python"
-    run(python, "-m", "pip", "--quiet", "install", wheel, "numpy")
+    python = environment_of(interpreter, tmp_path / "empty")
+    pip(python, "install", wheel, "numpy")
     assert "True The global interpreter lock (GIL) has been enabled to load module 'pydispatch._core'" in run(
         python, "-c", IMPORT, cwd=tmp_path)
     assert run(python, "-c", IMPORT, cwd=tmp_path, PYTHON_GIL="0") == "False\n"

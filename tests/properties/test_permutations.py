@@ -349,8 +349,8 @@ def explore(new_library, request):
     """Run a case in many orders, and return its Findings.
 
     Up to 4 actions, every order of registration is combined with every order of deregistration, or by default, of 4
-    actions, with a quarter of them, as are 5 actions with `thorough`. Else every order of registration with one or two
-    of deregistration, of 6 actions only a third of the orders without `thorough`.
+    actions, with a quarter of them, as are 5 actions with a twelfth with `thorough`. Else every order of registration
+    with one or two of deregistration, of 6 actions only a third of the orders without `thorough`.
     """
 
     def run_all(
@@ -363,7 +363,7 @@ def explore(new_library, request):
         if len(actions) == 4 and arrivals is departures is None:
             pairs = one_of(request.param, pairs)
         elif len(actions) == 5 and thorough:
-            pairs = one_of(4, pairs)
+            pairs = one_of(12, pairs)
         if len(actions) > (5 if thorough else 4) and arrivals is departures is None:
             strides = [stride for stride in range(2, len(every)) if math.gcd(stride, len(every)) == 1]
             strides = strides[: 2 if len(actions) == 5 else 1]
