@@ -1,8 +1,11 @@
 """Functions that call themselves through the core end in RecursionError: no crash, no hang, nothing left behind."""
 
+import json
+import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -257,8 +260,49 @@ run = lambda x: F.apply(leaf()).sum().backward()
 }
 
 
-@pytest.mark.parametrize("source", ROWS.values(), ids=ROWS)
-def test_recursion_ends_in_an_error(source):
-    program = "\n".join((BEFORE, textwrap.dedent(source), AFTER))
-    child = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
-    assert (child.returncode, child.stdout) == (0, "well\n"), child.stderr[-1000:]
+FORKS = """
+import json, os, sys, traceback
+from pathlib import Path
+from pydispatch import compile, func, higher_order, library, numpy, ops
+from pydispatch.tracing import make_fx
+
+def run(program, output):
+    for stream in (1, 2):
+        os.dup2(output.fileno(), stream)
+    try:
+        exec(program, {"__name__": "__main__"})
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+programs, codes = json.load(sys.stdin), {}
+for i, (name, program) in enumerate(programs.items()):
+    with open(f"{i}.txt", "w") as output:
+        child = os.fork()
+        if child == 0:
+            code = run(program, output)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+    codes[name] = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), Path(f"{i}.txt").read_text()
+print(json.dumps(codes))
+"""
+"""Runs each program in a fork of one process, which has imported the package once."""
+
+
+@pytest.fixture(scope="module")
+def ends(tmp_path_factory):
+    """Provide the exit code and the output of each program."""
+    programs = {name: "\n".join((BEFORE, textwrap.dedent(source), AFTER)) for name, source in ROWS.items()}
+    root = Path(__file__).parents[2]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])}
+    child = subprocess.run([sys.executable, "-c", FORKS], input=json.dumps(programs), capture_output=True, text=True,
+                           check=True, timeout=600, cwd=tmp_path_factory.mktemp("ends"), env=environment)
+    return json.loads(child.stdout)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_recursion_ends_in_an_error(ends, name):
+    code, output = ends[name]
+    assert (code, output) == (0, "well\n"), output[-1000:]
