@@ -62,7 +62,7 @@ def test_operators_along_an_axis(name, view, dtype):
         x = sample(shape, dtype)
         if name.startswith("arg"):
             x[np.random.default_rng(1).random(shape) < 0.2] = np.nan
-        for axis in (None, *range(-1, len(shape))):
+        for axis in (None, -1, *range(len(shape) - 1)):
             large = x.size > 1000 and name.startswith("arg")
             # NumPy joins axes that lie apart for some sums, and takes others the other way round
             check(lambda x, axis=axis: ALONG_AN_AXIS[name](VIEWS[view](x), axis), x,

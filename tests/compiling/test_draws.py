@@ -126,7 +126,7 @@ def test_derivatives_of_compiled_functions_see_the_draws_of_the_value(function, 
     def results(wrapped: Callable[[Callable[..., Any]], Callable[..., Any]]) -> tuple[list[Any], list[Any]]:
         rngs = Sources()
         g = WAYS[way](wrapped(lambda x: function(x, rngs)))
-        return [np.asarray(leaf) for _ in range(3) for leaf in tree_leaves(g(X))], rngs.states
+        return [np.asarray(leaf) for _ in range(2) for leaf in tree_leaves(g(X))], rngs.states
 
     expected, states = results(lambda f: f)
     found, states_found = results(compile)

@@ -49,6 +49,7 @@ def used_names(code: str) -> set[str]:
     return set(re.findall(r"(?<![.\w])[A-Za-z_]\w*", code))
 
 
+USED = {name: used_names(code_of(name)) for name in SOURCES}
 DEFINED = {part: defined_names(code_of(f"{part}.pyx")) for part in PARTS}
 DECLARED = {header: defined_names(code_of(f"{header}.pxd")) for header in HEADERS}
 SEEN_BY_PYTHON = {
@@ -61,7 +62,7 @@ SEEN_BY_PYTHON = {
 
 @together("part", PARTS)
 def test_a_part_uses_what_headers_declare(part: str) -> None:
-    used = used_names(code_of(f"{part}.pyx")) - DEFINED[part] - set().union(*DECLARED.values()) - SEEN_BY_PYTHON
+    used = USED[f"{part}.pyx"] - DEFINED[part] - set().union(*DECLARED.values()) - SEEN_BY_PYTHON
     private = {other: sorted(used & DEFINED[other]) for other in PARTS if other != part}
     assert {other: names for other, names in private.items() if names} == {}
 
@@ -69,7 +70,7 @@ def test_a_part_uses_what_headers_declare(part: str) -> None:
 @pytest.mark.parametrize("header", HEADERS)
 def test_a_header_declares_the_functions_that_others_use(header: str) -> None:
     functions = set(re.findall(r"^cdef (?!class)[^(\n]*?(\w+)\(", code_of(f"{header}.pxd"), re.MULTILINE))
-    elsewhere = set().union(*[used_names(code_of(name)) for name in SOURCES if Path(name).stem != header])
+    elsewhere = set().union(*[USED[name] for name in SOURCES if Path(name).stem != header])
     assert sorted(functions - elsewhere) == []
 
 

@@ -62,7 +62,7 @@ def runs_at_depth(depth, around, transform):
 
 @pytest.mark.parametrize(("name", "transform"), TRANSFORMS.items(), ids=TRANSFORMS)
 @pytest.mark.parametrize("around", [*AROUND.values(), *CAPTURING.values()], ids=[*AROUND, *CAPTURING])
-@pytest.mark.parametrize("deepest", [7, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("deepest", [6, pytest.param(8, marks=pytest.mark.slow)])
 def test_the_runs_of_the_innermost_function_are_a_polynomial_in_the_depth(around, name, transform, deepest):
     runs = [runs_at_depth(depth, around, transform) for depth in range(1, deepest + 1)]
     degree = 3 if name == "make_fx of grad" else 2      # that traces the derivative of each level, too

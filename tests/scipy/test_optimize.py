@@ -412,10 +412,10 @@ def random_function(seed):
     return functions[seed // 4 % 4], start
 
 
-@pytest.mark.parametrize("tol", [None, 1e-10])
 @pytest.mark.parametrize("seed", range(16))
-def test_plans_find_the_minima_that_scipy_finds(seed, tol, without_scipy):
+def test_plans_find_the_minima_that_scipy_finds(seed, without_scipy):
     fun, start = random_function(seed)
+    tol = None if (seed + seed // 4) % 2 else 1e-10     # both for each function, and for each number of variables
     p = np.array(0.3)
     solve = lambda x, p: minimize(fun, x, p, tol=tol).x     # noqa: E731
     expected, compiled = solve(start, p), compile(solve)
