@@ -4,6 +4,9 @@ cdef extern from "plans/src/wide_loops.h":
     PyUFuncGenericFunction wide_loop(int operation, bint is_double) noexcept nogil
     PyUFuncGenericFunction laid_out_loop(PyUFuncGenericFunction function, bint is_double) noexcept nogil
 
+cdef extern from "plans/src/trigonometric_loops.h":
+    PyUFuncGenericFunction trigonometric_loop(int operation, PyUFuncGenericFunction numpys) noexcept nogil
+
 cdef extern from "plans/src/small_products.h":
     # NULL unless it gives the same bits as NumPy's loop, on matrices whose rows or columns are in C order
     PyUFuncGenericFunction small_product_loop(int n, PyUFuncGenericFunction numpys, void* data) noexcept nogil

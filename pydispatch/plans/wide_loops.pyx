@@ -1,19 +1,32 @@
 # Wide loops: arithmetic on many elements with wider instructions than NumPy's own loops have, and the same bits.
 
-cdef dict LAID_OUT_LOOPS = {}       # for maximum and minimum: the result of the test
+cdef dict TESTED_LOOPS = {}         # for maximum, minimum, sin and cos: the result of the test
+
+
+cdef PyUFuncGenericFunction tested_loop(tuple loop, PyUFuncGenericFunction numpys, int operation) except? NULL:
+    """Return a wide loop that has passed a test against NumPy's, or NULL."""
+    known = TESTED_LOOPS.get(loop)
+    if known is None:
+        if row_of(loop[1])[0] == "EXTREME":
+            known = <size_t>laid_out_loop(numpys, loop[2][0] == cnp.NPY_DOUBLE)
+        else:
+            known = <size_t>trigonometric_loop(operation, numpys)
+        TESTED_LOOPS[loop] = known
+    return <PyUFuncGenericFunction><size_t>known
 
 
 cdef int widen_loop(PlanStep* step, tuple loop) except -1:
     """Replace NumPy's loop of a step by a wide loop if there is one."""
     cdef int type = -1, operation = -1
     cdef PyUFuncGenericFunction found = NULL
-    if step.data != NULL or not find_operation(loop, &type, &operation) or type not in (OF_FLOAT64, OF_FLOAT32):
+    if step.data != NULL:
         return 0
-    if class_of(operation) == EXTREME:
-        known = LAID_OUT_LOOPS.get(loop)
-        if known is None:
-            known = LAID_OUT_LOOPS[loop] = <size_t>laid_out_loop(step.function, type == OF_FLOAT64)
-        found = <PyUFuncGenericFunction><size_t>known
+    if row_of(loop[1])[0] == "LIBRARY" and loop[2][0] == cnp.NPY_DOUBLE and not IS_NUMPY_2_0:
+        found = tested_loop(loop, step.function, OPERATIONS[loop[1]])
+    elif not find_operation(loop, &type, &operation) or type not in (OF_FLOAT64, OF_FLOAT32):
+        return 0
+    elif class_of(operation) == EXTREME:
+        found = tested_loop(loop, step.function, operation)
     else:
         found = wide_loop(operation, type == OF_FLOAT64)
     if found != NULL:

@@ -39,6 +39,7 @@ PROGRAM = r"""
 #include "plans/src/operations.h"
 #include "plans/src/fused_loops.h"
 #include "plans/src/wide_loops.h"
+#include "plans/src/trigonometric_loops.h"
 
 const char* text_of_table(void) { return TABLE_OF_ARITHMETIC; }
 int number_of_plus(void) { return DO_plus; }
@@ -81,6 +82,19 @@ int run_apart(int size, npy_intp n, void* one, void* result) {
     return width_of_fused(size);
 }
 
+#define EACH(name) LOOP_NAMED(each_##name) { \
+    for (npy_intp i = 0; i < *extents; i++) ((double*)args[1])[i] = name(((double*)args[0])[i]); }
+EACH(sin) EACH(cos)
+
+int run_trigonometric(int is_cosine, npy_intp n, double* x, double* result) {
+    char* args[2] = {(char*)x, (char*)result};
+    npy_intp strides[2] = {8, 8};
+    LoopFunction of_library = is_cosine ? each_cos : each_sin;
+    LoopFunction loop = trigonometric_loop(is_cosine ? DO_cos : DO_sin, of_library);
+    if (loop != NULL) loop(args, &n, strides, of_library);
+    return loop != NULL;
+}
+
 int run_wide(int operation, npy_intp n, double* x, double* y, double* result) {
     char* args[3] = {(char*)x, (char*)y, (char*)result};
     npy_intp strides[3] = {8, 8, 8};
@@ -115,6 +129,7 @@ def built(folder, name, *options):
         cwd=folder, check=True)
     loaded = ctypes.CDLL(str(folder / name))
     loaded.run_on_pairs.argtypes = [ctypes.c_int, ctypes.c_ssize_t, *[ctypes.c_void_p] * 4, ctypes.c_int]
+    loaded.run_trigonometric.argtypes = [ctypes.c_int, ctypes.c_ssize_t, ctypes.c_void_p, ctypes.c_void_p]
     loaded.run_apart.argtypes = [ctypes.c_int, ctypes.c_ssize_t, ctypes.c_void_p, ctypes.c_void_p]
     return loaded
 
@@ -162,6 +177,23 @@ def test_a_line_with_a_function_makes_a_call_of_it(library):
 
 
 @needs("gcc")
+@pytest.mark.parametrize("width", ["wide", "narrow"])
+@pytest.mark.parametrize("function", [math.sin, math.cos], ids=["sin", "cos"])
+def test_trigonometric_loops_have_the_bits_of_the_library(sources, library, function, width):
+    loaded = library if width == "wide" else built(sources, "narrow.so", "-DNARROW")
+    random = np.random.default_rng(0)
+    quarters = random.integers(-10**6, 10**6, 5000) * (np.pi / 2)
+    x = np.concatenate([
+        *(random.uniform(-scale, scale, 5000) for scale in (1e-3, 0.1, 0.8, 3, 10, 1000, 2.0**20, 1e9, 1e300)),
+        quarters, np.nextafter(quarters, np.inf), quarters * (1 + random.uniform(-1e-9, 1e-9, quarters.size)),
+        random.permutation(np.array([0.0, -0.0, np.nan, 5e-324, 2.0**-24, 2.0**20, 1e-300, np.pi / 4] * 40))])
+    found = np.zeros_like(x)
+    if loaded.run_trigonometric(function is math.cos, x.size, x.ctypes.data, found.ctypes.data):
+        expected = np.array([*map(function, x.tolist())])
+        np.testing.assert_array_equal(found.view(np.int64), expected.view(np.int64))
+
+
+@needs("gcc")
 def test_a_line_tells_python_costs_identities_and_expressions(library):
     rows = [line.split("\t") for line in library.text_of_table().decode().splitlines()]
     read = {row[0]: (row[1:3], read_columns(*row[3:])) for row in rows}
@@ -178,6 +210,7 @@ def test_a_line_tells_python_costs_identities_and_expressions(library):
 NAMED = {           # what is particular about an operation, beside what it computes
     "operations.h": {"add", "subtract", "multiply"},            # links
     "wide_loops.h": {"add"},                                    # sums
+    "trigonometric_loops.h": {"sin", "cos"},
     "fused_loops.h": {"invert"} | {                             # of integers too, and of complex numbers as two floats
         "add", "subtract", "multiply", "square", "negative", "conjugate", "bitwise_xor"},
     "plans.pyx": {"add", "maximum", "minimum"},                 # sums and extremes of rows

@@ -11,7 +11,7 @@ from tests.compiling.same import check_same
 from tests.together import together
 
 NAMES = {name: 1 if kind == "ROOT" else 2 for name, kind, *_ in ELEMENTARY_OPERATIONS
-         if kind in ("TWO", "TWO_FLOATS", "EXTREME", "ROOT")}
+         if kind in ("TWO", "TWO_FLOATS", "EXTREME", "ROOT")} | {"sin": 1, "cos": 1}
 SIZES = (17, 31, 32, 33, 47, 63, 64, 65, 129, 255, 256, 257, 1000, 9001)
 dtypes = pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=lambda dtype: dtype.__name__)
 
@@ -107,6 +107,17 @@ def test_errors_are_reported_wherever_they_arise(name, given, message, where):
         compiled(*arrays)
     with np.errstate(all="raise"):
         compiled(*[np.ones(100) for _ in given])
+
+
+@pytest.mark.parametrize("name", ["sin", "cos"])
+def test_trigonometric_functions_report_only_errors_of_the_library(name):
+    of_numpy, compiled = getattr(np, name), compile(getattr(ops.np, name))
+    x = np.resize([0.0, -0.0, 1e-300, 1e-8, 1.0, np.pi, np.pi / 2, 1e6, 1e300, np.nan], 1000)
+    with np.errstate(all="raise"):
+        check_same(compiled(x), of_numpy(x))
+    x[700] = np.inf
+    with np.errstate(all="raise"), pytest.raises(FloatingPointError, match=f"invalid value encountered in {name}"):
+        compiled(x)
 
 
 @pytest.mark.parametrize("name", ["maximum", "minimum"])
