@@ -30,11 +30,11 @@ from pydispatch.autograd.randomness import sources
 from pydispatch.tree import is_pytree_node_type, tree_leaves
 
 MAX_DEPTH = 8
-_PROXIES = weakref.ProxyType, weakref.CallableProxyType     # each use of a dead one raises
-_ATOMS = frozenset((*_PROXIES, int, float, bool, str, bytes, NoneType, CodeType, State))
+PROXIES = weakref.ProxyType, weakref.CallableProxyType     # each use of a dead one raises
+_ATOMS = frozenset((*PROXIES, int, float, bool, str, bytes, NoneType, CodeType, State))
 """Types whose objects lead to no source of a user. A State leads to the draws of functions that run at present."""
 _HOLD_NOTHING = frozenset((
-    *_PROXIES, OpOverload, OpOverloadPacket, np.ufunc, int, float, bool, str, bytes, ModuleType, NoneType))
+    *PROXIES, OpOverload, OpOverloadPacket, np.ufunc, int, float, bool, str, bytes, ModuleType, NoneType))
 _FIXED = (FunctionType, BuiltinMethodType, MethodType, functools.partial, type, tuple, frozenset)
 _BIND = frozenset(("STORE_DEREF", "DELETE_DEREF", "STORE_GLOBAL", "DELETE_GLOBAL"))
 _LIBRARIES = ("pydispatch.", "numpy", "scipy", "numba", "llvmlite", "pandas", "torch", "jax")
@@ -84,50 +84,13 @@ def sources_in_reach(roots: Any, packs: Container[str]) -> Iterator[Any]:
         if isinstance(value, sources()):
             yield value
         elif type(value) is FunctionType:       # variables of a library may lead to what runs at present
-            left += _parts(value) if _is_users(value.__module__ or "") else contents(value.__closure__ or ())
+            left += _parts(value) if is_users(value.__module__ or "") else contents(value.__closure__ or ())
         elif isinstance(value, ModuleType):
-            left += vars(value).values() if _is_users(value.__name__) else ()
+            left += vars(value).values() if is_users(value.__name__) else ()
         elif isinstance(value, type):
-            left += vars(value).values() if _is_users(value.__module__) else ()
+            left += vars(value).values() if is_users(value.__module__) else ()
         elif not type(value).__module__.startswith(_COMPILERS):
             left += gc.get_referents(value)
-
-
-Link = tuple[Any, Any, Any]
-"""An object that can come to hold something else, and its content: (cell, None, value), (dict or list, key, value)."""
-
-
-def links_of(function: Any, at_most: int) -> tuple[Link, ...] | None:
-    """Return the links to all objects in reach of a function, and (Tensor, None, None) for each Tensor there.
-
-    While these links hold the same objects, a call captures nothing else. Return None if there are more than `at_most`
-    links, or if an object in reach cannot be examined in this way.
-    """
-    links: list[Link] = []
-    for value in in_reach(function):
-        held = [(value, None, None)] if isinstance(value, Tensor) else _links_from(value)
-        if held is None or len(links) + len(held) > at_most:
-            return None
-        links += held
-    return tuple(links)
-
-
-def _links_from(value: Any) -> list[Link] | None:
-    """Return the links from an object, or None if it may come to hold other things in another way."""
-    if isinstance(value, FunctionType):
-        cells = [(cell, None, part) for cell in value.__closure__ or () for part in contents((cell,))]
-        return [*cells, *[(value.__globals__, name, part) for name, part in _globals_of(value).items()
-                          if not isinstance(part, (ModuleType, type, BuiltinMethodType))]]
-    if isinstance(value, dict):
-        return [(value, key, part) for key, part in value.items()]
-    if isinstance(value, list):
-        return [(value, i, part) for i, part in enumerate(value)]
-    if isinstance(value, _FIXED) or (_is_of_a_library(type(value)) and not is_pytree_node_type(type(value))):
-        return []
-    held = attributes_of(value)
-    if held is None:
-        return None if isinstance(value, set) or is_pytree_node_type(type(value)) else []
-    return [(held, name, part) for name, part in held.items()]
 
 
 def _parts(value: Any) -> Iterable[Any]:
@@ -146,7 +109,7 @@ def _parts(value: Any) -> Iterable[Any]:
     if isinstance(value, type):
         return _static_parts(value)
     is_node = is_pytree_node_type(cls)
-    if _is_of_a_library(cls):
+    if is_of_a_library(cls):
         if hasattr(cls, "reachable"):
             return value.reachable  # type: ignore[no-any-return]
         if not is_node:
@@ -169,7 +132,7 @@ def _parts(value: Any) -> Iterable[Any]:
 
 def attributes_of(value: Any) -> dict[str, Any] | None:
     """Return the `__dict__` of a user's object, even if its class redefines it, or None if it has none."""
-    if _is_of_a_library(type(value)) and not is_pytree_node_type(type(value)):
+    if is_of_a_library(type(value)) and not is_pytree_node_type(type(value)):
         return None
     try:
         held = object.__getattribute__(value, "__dict__")
@@ -178,7 +141,8 @@ def attributes_of(value: Any) -> dict[str, Any] | None:
     return held if isinstance(held, dict) else None
 
 
-def _is_of_a_library(value: Any) -> bool:
+def is_of_a_library(value: Any) -> bool:
+    """Return whether a class or function belongs to a known library."""
     return _is_named_as_a_library(str(value.__module__))
 
 
@@ -188,16 +152,16 @@ def _is_named_as_a_library(module: str) -> bool:
 
 
 @functools.cache
-def _is_users(module: str) -> bool:
+def is_users(module: str) -> bool:
     """Return whether a module belongs neither to Python nor to a known library."""
     return not _is_named_as_a_library(module) and module not in sys.stdlib_module_names
 
 
 def _static_parts(cls: type) -> list[Any]:
     """Return the objects that the functions of a Function use. Other classes hold nothing."""
-    if not issubclass(cls, FunctionBase) or _is_of_a_library(cls):
+    if not issubclass(cls, FunctionBase) or is_of_a_library(cls):
         return []
-    held = [value for base in cls.__mro__ if not _is_of_a_library(base) for value in vars(base).values()]
+    held = [value for base in cls.__mro__ if not is_of_a_library(base) for value in vars(base).values()]
     return [value.__func__ if isinstance(value, (staticmethod, classmethod)) else value for value in held
             if isinstance(value, (staticmethod, classmethod, Tensor))]
 
@@ -220,16 +184,16 @@ def contents(cells: Iterable[CellType]) -> list[Any]:
 
 def _globals_of(function: FunctionType) -> dict[str, Any]:
     """Return the globals of a user's function that names in its code refer to, names of attributes included."""
-    if not _is_users(str(function.__module__)):
+    if not is_users(str(function.__module__)):
         return {}
     known = function.__globals__
-    return {name: known[name] for name in _names_in(function.__code__) if name in known}
+    return {name: known[name] for name in names_in(function.__code__) if name in known}
 
 
 @functools.cache
-def _names_in(code: CodeType) -> tuple[str, ...]:
+def names_in(code: CodeType) -> tuple[str, ...]:
     """Return the names in the code of a function, and of functions that it defines."""
-    inner = [name for part in code.co_consts if isinstance(part, CodeType) for name in _names_in(part)]
+    inner = [name for part in code.co_consts if isinstance(part, CodeType) for name in names_in(part)]
     return tuple(dict.fromkeys((*code.co_names, *inner)))
 
 
@@ -239,17 +203,17 @@ def variables_of(function: FunctionType) -> tuple[tuple[str, ...], tuple[str, ..
     Modules are left out, unless it binds them.
     """
     code = function.__code__
-    if not _is_users(str(function.__module__)):
+    if not is_users(str(function.__module__)):
         return code.co_freevars, ()
     known, rebound = function.__globals__, _rebound_in(code)
-    return code.co_freevars, tuple([name for name in _names_in(code) if name in rebound or (
+    return code.co_freevars, tuple([name for name in names_in(code) if name in rebound or (
         name in known and not isinstance(known[name], ModuleType))])
 
 
 def classes_of(value: Any) -> list[type]:
     """Return the users' classes whose attributes an object has, the object itself included if it is a class."""
     cls = value if isinstance(value, type) else type(value)
-    return [base for base in cls.__mro__ if _is_users(str(base.__module__))]
+    return [base for base in cls.__mro__ if is_users(str(base.__module__))]
 
 
 def slots_of(value: Any) -> tuple[str, ...]:
@@ -278,7 +242,7 @@ def may_capture(functions: Iterable[Any]) -> bool:
         if type(value) in _HOLD_NOTHING or id(value) in seen:
             continue
         seen.add(id(value))
-        is_fixed = isinstance(value, _FIXED) or _is_of_a_library(type(value))
+        is_fixed = isinstance(value, _FIXED) or is_of_a_library(type(value))
         if isinstance(value, Tensor) or getattr(value, "__closure__", None) or not is_fixed:
             return True
         left += _parts(value)

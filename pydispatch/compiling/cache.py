@@ -86,7 +86,7 @@ class Entry:
     def _find_key(self) -> str:
         """Return the fingerprint, or an empty string with `_problem` set."""
         try:
-            return fingerprint(self._compiled, self.arguments.key, layouts_of(self.arguments.arrays))
+            return fingerprint(self._compiled, self.arguments.key[:2], layouts_of(self.arguments.arrays))
         except CannotFingerprintError as error:
             self._problem = str(error)
         except Exception as error:      # of a user's object

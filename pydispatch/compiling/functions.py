@@ -19,9 +19,10 @@ from pydispatch import _core
 from pydispatch._core import CompiledFunction, Tensor
 from pydispatch._registry.backends import dtype_of
 from pydispatch._sites import caller_site
-from pydispatch.autograd.captures import captures_of_levels, in_reach, links_of, may_differ_by_level, tensors_in_reach
+from pydispatch.autograd.captures import captures_of_levels, in_reach, may_differ_by_level, tensors_in_reach
 from pydispatch.autograd.values import as_tensor
 from pydispatch.compiling.cache import Entry, LoadedPlan
+from pydispatch.compiling.captured import Captured, Place, names_in_reach
 from pydispatch.compiling.compilers import compiler_named
 from pydispatch.compiling.numbers import Varying, is_same_program, may_vary
 from pydispatch.compiling.operator import COMPILED
@@ -55,9 +56,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 MOST_THREADS = 64
 
-MOST_LINKS = 256
-"""The most variables and parts of containers that the core checks. Python checks more, at each call."""
-
 MANY_VARIANTS = 8
 """A function compiled more often than this warns each time that it is compiled again."""
 
@@ -83,9 +81,12 @@ def compile(
     A call with new structures, shapes or dtypes, or with new values of arguments that are not arrays, traces `f`: it
     runs `f` once on arrays without data and notes the operators. `f` must therefore be pure. It cannot branch on data:
     use `ops.np.where`, `higher_order.cond` or `scan`. It must not write to its arguments. It prints only while it is
-    traced. Captured arrays keep the values that they had then. Captured values of transforms, and Tensors that require
-    grad, are arguments of each call. Strings and None are part of the guard. A number is so until it changes: then it
-    becomes an argument of the plan, unless its value decides more than the elements of arrays.
+    traced. Strings and None are part of the guard. A number is so until it changes: then it becomes an argument of the
+    plan, unless its value decides more than the elements of arrays.
+
+    What `f` captures is part of the guard, too: a call after a change of a variable, an attribute, a list or an array
+    traces `f` again. Of arrays over 4 KiB a sample is compared. Captured values of transforms, and Tensors that require
+    grad, are arguments of each call.
 
     The results have the bits that `f` computes, except where NumPy rounds by the layout of operands. Here arguments and
     all values computed from them are in C order. Sums over transposed arrays, and products of matrices computed from
@@ -176,6 +177,9 @@ class Compiled(CompiledFunction, Generic[P, R]):
         self._programs: dict[Any, Program] = {}
         self._numbers: dict[Any, Numbers] = {}      # by the key of arguments without the values of their numbers
         self._reasons: list[str] = []
+        self._names: frozenset[str] | None = None   # in the code in reach
+        self._captured: Captured | None = None      # what the last call captured
+        self._ignored: dict[Place, Any] = {}        # the places that the function itself changes, with their holders
         self.cache = None if cache is None else _as_directory(cache)
         self._general_hits = 0
         self._lock = _core.Lock()
@@ -238,6 +242,31 @@ class Compiled(CompiledFunction, Generic[P, R]):
         with naming_the_call(call, self.__wrapped__, args, kwargs):
             return self._program(arguments)[0], arguments
 
+    # --- captures ---
+
+    def capture(self, roots: tuple[Any, ...], arguments: Sequence[Tensor]) -> Captured:
+        """Return what a call captures. `roots` are this function's, and functions among the arguments."""
+        last = self._captured
+        is_simple = len(roots) == 1 and not arguments
+        if is_simple and last is not None and last.links is not None and _core.are_linked(last.links):
+            return last
+        if self._names is None:
+            self._names = names_in_reach(roots)
+        found = Captured(roots, self._names, self._ignored, [id(tensor) for tensor in arguments])
+        if is_simple:
+            self._captured = found
+        return found
+
+    def _ignore_changes(self, arguments: _Arguments) -> bool:
+        """Ignore from now on what a trace has changed, such as a counter of traces. Return whether it has."""
+        before, self._captured = arguments.captured, None
+        changed = before.changed(arguments.capture())
+        if changed:
+            self._ignored.update(changed)
+            self._captured = None
+            arguments.capture()
+        return bool(changed)
+
     # --- calls ---
 
     def general(self, *args: Any, **kwargs: Any) -> Any:
@@ -282,6 +311,9 @@ class Compiled(CompiledFunction, Generic[P, R]):
 
     def _compiled(self, arguments: _Arguments) -> tuple[Program, _Arguments]:
         """Compile the function for these arguments, with the numbers that have changed as arguments if possible."""
+        if self._names != (names := names_in_reach(arguments.roots)):
+            self._names, self._captured = names, None
+            arguments.capture()
         numbers, varying = self._varying(arguments)
         entries = self._entries(arguments, varying)
         program, general = None, None
@@ -292,24 +324,28 @@ class Compiled(CompiledFunction, Generic[P, R]):
             general = self._general(arguments, program, numbers, varying)
         elif program.numbers:
             numbers.varying, general = varying, (program, entries[0].arguments)
+        has_changed = self._ignore_changes(arguments)
         known = list(self._programs)
         if arguments.key in known:
             reason = "arrays lie in memory in another order, on which it depends what views share"
             self._programs[*arguments.key, program.layouts] = program
         else:
-            reason = difference(arguments.key, known) if known else "the first call"
+            reason = difference(arguments, known) if known else "the first call"
             if general is not None:
                 program, arguments = general
+                if has_changed:
+                    arguments.capture()
                 reason += ", and is an argument of the plan from now on"
             self._programs[arguments.key] = program
         for entry in entries:
             reason += entry.note(program, arguments)
         self._reasons.append(reason)
-        self._drop_oldest()
+        self._drop_oldest(arguments.key)
         if len(self._programs) > MANY_VARIANTS and not isinstance(program.compiled, LoadedPlan):
             warnings.warn(
                 f"{self!r} was compiled {len(self._reasons)} times, this time because {reason} (at "
-                f"{caller_site()})\npass what changes as an array of a fixed shape; cache_clear() forgets all plans",
+                f"{caller_site()})\npass what changes as an array argument of a fixed shape; cache_clear() forgets all "
+                "plans",
                 PerformanceWarning, stacklevel=2)
         return program, arguments
 
@@ -361,19 +397,22 @@ class Compiled(CompiledFunction, Generic[P, R]):
             varying -= numbers.fixed
         return None
 
-    def _drop_oldest(self) -> None:
-        for known in (self._programs, self._numbers):
-            if len(known) > MOST_PROGRAMS:
-                dropped = known.pop(next(iter(known)))
-                if isinstance(dropped, Program) and dropped.variant is not None:
-                    self.remove_variant(dropped.variant)
+    def _drop_oldest(self, key: Any) -> None:
+        """Drop the oldest of too many programs, and of those for other captured values, which take much memory."""
+        others = [known for known in self._programs if known[:2] == key[:2] and known[2] != key[2]]
+        for old in (*others[:-MANY_VARIANTS], *list(self._programs)[:-MOST_PROGRAMS]):
+            dropped = self._programs.pop(old, None)
+            if dropped is not None and dropped.variant is not None:
+                self.remove_variant(dropped.variant)
+        if len(self._numbers) > MOST_PROGRAMS:
+            del self._numbers[next(iter(self._numbers))]
 
     def _guard(self, program: Program, arguments: _Arguments) -> None:
         """Add a variant, with which the core recognizes such arguments, after a plan has run for them."""
         run, known = program.compiled, program.variant
         if isinstance(run, PlanFunction) and (known is None or not known.is_in_force):
             with self._lock:
-                guard, links = arguments.guard(program.layouts is not None), links_of(self.__wrapped__, MOST_LINKS)
+                guard, links = arguments.guard(program.layouts is not None), arguments.captured.links
                 if (guard is not None and links is not None and program.variant is known
                         and self._known(arguments) is program):
                     variant = _core.Variant(run.plan, len(arguments.args), guard, _output_of(program), links)
@@ -515,6 +554,7 @@ class _Arguments:
         self.key: Any = self.spec, tuple([_described(leaf) for leaf in leaves])
         self.reads: list[int] = []      # the positions among the leaves of numbers whose values were used
         self.places: tuple[int, ...] = ()
+        self._of_levels: list[Tensor] = []
         if may_differ_by_level():
             found = captures_of_levels(self.reach)
             if found:
@@ -523,6 +563,14 @@ class _Arguments:
                 self.arrays += captured
                 described = tuple([_described(leaf) for leaf in (*leaves, *captured)])
                 self.key = (self.spec, self.places), described
+                self._of_levels = list(found.values())
+        self.capture()
+
+    def capture(self) -> Captured:
+        """Look at what the call captures, which is part of the key, and return it."""
+        self.captured = self.compiled.capture(self.roots, self._of_levels)
+        self.key = (*self.key[:2], self.captured.key)
+        return self.captured
 
     @property
     def is_plain(self) -> bool:
@@ -556,8 +604,13 @@ class _Arguments:
     @functools.cached_property
     def reach(self) -> list[Any]:
         """The objects in reach of the function, and of arguments that are not arrays."""
-        return list(in_reach(_functions(self.compiled.__wrapped__, [
-            leaf.value if isinstance(leaf, _Static) else leaf for leaf in self.leaves])))
+        return list(in_reach(self.roots))
+
+    @functools.cached_property
+    def roots(self) -> tuple[Any, ...]:
+        """The function, and arguments that may capture values."""
+        leaves = [leaf.value if isinstance(leaf, _Static) else leaf for leaf in self.leaves]
+        return _functions(self.compiled.__wrapped__, [leaf for leaf in leaves if type(leaf) not in HOLD_NOTHING])
 
     @property
     def donated(self) -> list[int]:
@@ -682,6 +735,9 @@ def _expected(value: Any, found: list[tuple[Any, ...]], has_strides: bool) -> bo
 
 WITH_NUMBERS = ("plan", "numba")
 """The compilers whose plans can take numbers as arguments."""
+
+HOLD_NOTHING = (int, float, complex, bool, str, bytes, type(None), slice, Varying)
+"""Types of arguments that capture nothing."""
 
 COMPARED = frozenset((int, float, complex, bool, str, bytes, type(None)))
 """The types that the core compares without calling Python."""

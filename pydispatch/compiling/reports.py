@@ -35,16 +35,16 @@ def name_loop(error: BaseException, name: str, site: str | None) -> None:
         error.add_note(f"in {name}, which the compiled function calls at {site}")
 
 
-def difference(key: Any, known: Sequence[Any]) -> str:
-    """Describe the first difference between these arguments and the last ones with the same structure."""
-    spec, leaves = key
-    alike = [old_leaves for old_spec, old_leaves, *_ in known if old_spec == spec]
+def difference(arguments: Any, known: Sequence[Any]) -> str:
+    """Describe the first difference from the last arguments with the same structure, or from what they captured."""
+    spec, leaves, captured = arguments.key
+    alike = [old for old in known if old[0] == spec]
     if not alike:
         return "the arguments have another structure"
-    for i, (leaf, old) in enumerate(zip(leaves, alike[-1], strict=True)):
+    for i, (leaf, old) in enumerate(zip(leaves, alike[-1][1], strict=True)):
         if leaf != old:
             return f"argument {i} is {_shown(leaf)} and was {_shown(old)}"
-    return "the arguments are new"
+    return "the arguments are new" if captured == alike[-1][2] else arguments.captured.difference(alike[-1][2])
 
 
 def _shown(leaf: Any) -> str:

@@ -87,8 +87,9 @@ cdef class Variant:
     array. `output` may also be a function from the tuple of arrays to the output.
 
     The plan is for calls that capture the values that the traced call captured: each of the `links` must still hold its
-    value. A link is (cell, None, value), (dict, key, value), (list, index, value), or (Tensor, None, None) for a Tensor
-    that must be untracked.
+    value. A link is (cell, None, value), (dict, key, value), (list, index, value), (class, name, value), or (dict or
+    list, LENGTH, number of items). (array, None, sample) is for an array of which `sample_of` must still return that
+    sample, and (Tensor, version, None) for a Tensor that must be untracked and have that version.
     """
 
     def __cinit__(self, Plan plan not None, Py_ssize_t n_arguments, tuple guard, output, tuple links not None=()):
@@ -157,28 +158,88 @@ cdef class Variant:
         PyMem_RawFree(self.extents)
 
 
+def are_linked(tuple links not None):
+    """Return whether all links of a Variant still hold their values."""
+    return holds_all(<PyObject*>links)
+
+
 cdef bint holds_all(PyObject* links) except -1:
-    """Return whether each link holds its value, and each Tensor is untracked."""
-    cdef PyObject* link
-    cdef PyObject* holder
-    cdef PyObject* held
-    cdef Py_ssize_t i, position
+    """Return whether each link holds its value."""
+    cdef Py_ssize_t i
     for i in range(PyTuple_GET_SIZE(links)):
-        link = PyTuple_GET_ITEM(links, i)
-        holder = PyTuple_GET_ITEM(link, 0)
-        held = NULL
-        if Py_TYPE(holder) == &PyCell_Type:
-            held = PyCell_GET(holder)
-        elif isinstance(<object>holder, dict):
-            held = PyDict_GetItemWithError(holder, PyTuple_GET_ITEM(link, 1))
-        elif isinstance(<object>holder, list):
-            position = <object>PyTuple_GET_ITEM(link, 1)
-            if 0 <= position < len(<list>holder):
-                held = PyList_GET_ITEM(holder, position)
-        elif isinstance(<object>holder, Tensor) and (<Tensor>holder).edge is None \
-                and not (<Tensor>holder).word & TRACKED_FLAG:
-            held = PyTuple_GET_ITEM(link, 2)
-        if held != PyTuple_GET_ITEM(link, 2):
+        if not is_linked(PyTuple_GET_ITEM(links, i)):
+            return False
+    return True
+
+
+cdef object LENGTH = len        # the key of a link to the number of items
+
+
+cdef bint is_linked(PyObject* link) except -1:
+    """Return whether a link holds its value."""
+    cdef PyObject* holder = PyTuple_GET_ITEM(link, 0)
+    cdef PyObject* key = PyTuple_GET_ITEM(link, 1)
+    cdef PyObject* value = PyTuple_GET_ITEM(link, 2)
+    cdef Py_ssize_t position
+    if Py_TYPE(holder) == &PyCell_Type:
+        return PyCell_GET(holder) == value
+    if Py_TYPE(holder) == &PyArray_Type:
+        return has_sample(<PyArrayObject*>holder, value)
+    if key == <PyObject*>LENGTH:
+        return len(<object>holder) == <Py_ssize_t><object>value
+    if isinstance(<object>holder, dict):
+        return PyDict_GetItemWithError(holder, key) == value
+    if isinstance(<object>holder, list):
+        position = <object>key
+        return 0 <= position < len(<list>holder) and PyList_GET_ITEM(holder, position) == value
+    if isinstance(<object>holder, type):
+        return lookup_on_type(<PyTypeObject*>holder, key) == value
+    return isinstance(<object>holder, Tensor) and (<Tensor>holder).edge is None \
+        and not (<Tensor>holder).word & TRACKED_FLAG and total_version(<Tensor>holder) == <long long><object>key
+
+
+# A sample tells whether an array has been written to: all bytes of up to 4 KiB, else 64 pieces of 64 bytes.
+
+cdef enum:
+    WHOLE_SAMPLE = 4096
+    PIECES = 64
+    BYTES_OF_PIECE = 64
+
+
+def sample_of(array):
+    """Return a sample of an array's bytes, or None for one that is not contiguous."""
+    cdef PyArrayObject* sampled = <PyArrayObject*><PyObject*>array
+    cdef char pieces[WHOLE_SAMPLE]
+    cdef Py_ssize_t n, i
+    if not cnp.PyArray_Check(array) or not is_contiguous(sampled):
+        return None
+    n = PyArray_NBYTES(sampled)
+    if n <= WHOLE_SAMPLE:
+        return (<char*>PyArray_DATA(sampled))[:n]
+    for i in range(PIECES):
+        memcpy(pieces + i * BYTES_OF_PIECE, piece_of(sampled, n, i), BYTES_OF_PIECE)
+    return pieces[:WHOLE_SAMPLE]
+
+
+cdef inline bint is_contiguous(PyArrayObject* array) noexcept:
+    return PyArray_FLAGS(array) & (cnp.NPY_ARRAY_C_CONTIGUOUS | cnp.NPY_ARRAY_F_CONTIGUOUS) != 0
+
+
+cdef inline char* piece_of(PyArrayObject* array, Py_ssize_t n, Py_ssize_t i) noexcept:
+    """Return one of the pieces, which lie evenly from the first of n bytes to the last."""
+    return <char*>PyArray_DATA(array) + (n - BYTES_OF_PIECE) // (PIECES - 1) * i
+
+
+cdef bint has_sample(PyArrayObject* array, PyObject* sample) except -1:
+    cdef const char* expected = <bytes>sample
+    cdef Py_ssize_t n = PyArray_NBYTES(array)
+    cdef Py_ssize_t i
+    if min(n, WHOLE_SAMPLE) != len(<bytes>sample) or not is_contiguous(array):
+        return False
+    if n <= WHOLE_SAMPLE:
+        return memcmp(PyArray_DATA(array), expected, n) == 0
+    for i in range(PIECES):
+        if memcmp(piece_of(array, n, i), expected + i * BYTES_OF_PIECE, BYTES_OF_PIECE):
             return False
     return True
 
@@ -467,6 +528,8 @@ cdef object call_variant(PyObject* variant, PyObject* const* args, bint* is_for_
         for i in range((<Variant>variant).n_arguments):
             if not is_expected(&place, args[i], &free, &has_tensors):
                 return None
+        if not holds_all(<PyObject*>(<Variant>variant).links):
+            return None
         is_for_these[0] = True
         results = run_plan(<PyObject*>(<Variant>variant).plan, leaves, True)
     finally:
@@ -535,7 +598,7 @@ cdef inline object call_first(
         variant = PyList_GET_ITEM(variants, i)
         if not IS_FREE_THREADED:        # there it is in the list for good
             held = <object>variant
-        if (<Variant>variant).n_arguments != n or not holds_all(<PyObject*>(<Variant>variant).links):
+        if (<Variant>variant).n_arguments != n:
             continue
         result = call_variant(variant, args, found)
         if found[0]:

@@ -135,10 +135,12 @@ def test_calls_that_capture_what_they_did_before_are_guarded_in_c(hold):
     compiled(X)
     assert compiled.hits == hits + 1
     put(W * 3)
-    compiled(X)         # goes through what the function captures, and finds nothing on the tape
-    compiled(X)
-    assert compiled.hits == hits + 2
-    assert len(compiled.variants) == 1
+    np.testing.assert_array_equal(compiled(X), X * W * 3)       # is compiled again
+    np.testing.assert_array_equal(compiled(X), X * W * 3)
+    put(W)
+    np.testing.assert_array_equal(compiled(X), X * W)           # finds the first plan
+    assert compiled.hits == hits + 3
+    assert compiled.cache_info().misses == len(compiled.variants) == 2
 
 
 def test_functions_that_capture_nothing_have_no_links():
