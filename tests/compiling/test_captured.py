@@ -313,7 +313,8 @@ def test_equal_values_share_a_plan():
 
 VALUES = st.one_of(
     st.none(), st.booleans(), st.integers(-2, 2), st.sampled_from([0.0, -0.0, float("nan"), 1.0, 1j]),
-    st.text("ab", max_size=2), st.binary(max_size=2), st.lists(st.integers(0, 2), max_size=3).map(lambda items: np.array(items, "f8")),
+    st.text("ab", max_size=2), st.binary(max_size=2),
+    st.lists(st.integers(0, 2), max_size=3).map(lambda items: np.array(items, "f8")),
     st.sampled_from([np.float32(1), np.float64(1), np.int64(1)]))
 TREES = st.recursive(VALUES, lambda inner: st.one_of(
     st.lists(inner, max_size=3), st.tuples(inner, inner), st.dictionaries(st.text("ab", max_size=1), inner, max_size=2),
