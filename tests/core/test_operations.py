@@ -123,7 +123,7 @@ def sources(tmp_path_factory):
 def built(folder, name, *options):
     includes = [folder, np.get_include(), sysconfig.get_path("include")]
     subprocess.run(
-        ["gcc", "-O1", "-fno-math-errno", "-ffp-contract=off", "-fwrapv", "-w", "-shared", "-fPIC", "program.c",
+        ["gcc", "-O0", "-fno-math-errno", "-ffp-contract=off", "-fwrapv", "-w", "-shared", "-fPIC", "program.c",
          "-o", name, *options,
          "-DNPY_NO_DEPRECATED_API=NPY_2_0_API_VERSION", *[f"-I{include}" for include in includes], "-lm"],
         cwd=folder, check=True)

@@ -62,9 +62,10 @@ def check(case, wrap, expected, found):
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_gradients(name):
-    for case in cases(name):
+    wraps = (Is, Wrapped, Around)
+    for i, case in enumerate(cases(name)):
         expected = gradients(case, Tensor)
-        for wrap in (Is, Wrapped, Around):
+        for wrap in wraps if i < 2 else [wraps[i % 3]]:
             check(case, wrap, expected, gradients(case, wrap))
 
 
