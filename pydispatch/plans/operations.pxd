@@ -46,6 +46,7 @@ cdef extern from "plans/src/operations.h":
     void undo(Overwritten* first, Overwritten* after) noexcept nogil
 
 cdef dict OPERATIONS             # the number of each universal function in the table
+cdef bint IS_NUMPY_2_0           # whether a test on one number at a time proves nothing
 cdef tuple row_of(function)
 cdef bint find_operation(tuple loop, int* type, int* operation) except -1
 # find the function of C's library that a universal function's loop calls for each element. Return False if unknown

@@ -92,7 +92,7 @@ cdef bint keeps_flags(tuple loop, LoopCall* call) except -1:
 cdef dict CALLS_LIBRARY = {}    # by universal function: the result of the test
 # The test calls a loop on one number at a time. It proves nothing for NumPy 2.0, whose loops gave other bits for some
 # numbers of a plan on processors with AVX-512. There, plans call the loops themselves: slower, with NumPy's bits.
-cdef bint IS_NUMPY_2_0 = numpy.__version__.startswith("2.0.")
+IS_NUMPY_2_0 = numpy.__version__.startswith("2.0.")
 
 
 cdef bint find_library_function(tuple loop, LoopCall* call, LibraryFunction* function) except -1:

@@ -187,6 +187,8 @@ cdef int lay_out_step(Plan plan, Py_ssize_t i, tuple described, cnp.npy_intp** f
     if loop is not None and len(sizes) == 4 and len(inner_steps) == 9 and (
             loop[0] == "ufunc" and loop[1] is numpy.matmul and loop[2][0] == cnp.NPY_DOUBLE):
         take_small_product(step)
+    if loop is not None and loop[0] == "ufunc" and loop[1] in IS_INVERSE and loop[2][0] == cnp.NPY_DOUBLE:
+        take_small_inverse(step, IS_INVERSE[loop[1]])
     step.row_sum = NULL
     if len(extents) == 1 and len(strides) == len(inner_steps) == 3 and len(sizes) == 1:
         find_row_sum(step, loop)

@@ -11,5 +11,10 @@ cdef extern from "plans/src/small_products.h":
     # NULL unless it gives the same bits as NumPy's loop, on matrices whose rows or columns are in C order
     PyUFuncGenericFunction small_product_loop(int n, PyUFuncGenericFunction numpys, void* data) noexcept nogil
 
+cdef extern from "plans/src/small_inverses.h":
+    PyUFuncGenericFunction small_inverse_loop(int n, bint is_inverse, PyUFuncGenericFunction numpys) noexcept nogil
+
+cdef dict IS_INVERSE              # whether a function of LAPACK that small loops replace is the inverse
 cdef void take_small_product(PlanStep* step) noexcept
+cdef void take_small_inverse(PlanStep* step, bint is_inverse) noexcept
 cdef int widen_loop(PlanStep* step, tuple loop) except -1

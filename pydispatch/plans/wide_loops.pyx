@@ -49,3 +49,15 @@ cdef void take_small_product(PlanStep* step) noexcept:
     found = small_product_loop(<int>n, step.function, step.data)
     if found != NULL:
         step.function = found
+
+
+IS_INVERSE = {numpy.linalg._umath_linalg.det: False, numpy.linalg._umath_linalg.inv: True}
+
+
+cdef void take_small_inverse(PlanStep* step, bint is_inverse) noexcept:
+    """Replace NumPy's loop of a step for determinants or inverses of small matrices of float64."""
+    cdef PyUFuncGenericFunction found = NULL
+    if step.data == NULL and 2 <= step.sizes[1] <= 4:
+        found = small_inverse_loop(<int>step.sizes[1], is_inverse, step.function)
+    if found != NULL:
+        step.data, step.function = address_of(<AnyFunction>step.function), found

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+import pydispatch.numpy as pnp
 from pydispatch import compile, ops
 from pydispatch._core import ELEMENTARY_OPERATIONS
 from tests.compiling.same import check_same
@@ -152,3 +153,53 @@ def test_bits_of_products_of_small_matrices(left, right, n, dtype):
         # BLAS takes no stride between columns: NumPy copies such matrices since 2.3, plans always
         laid_out = [np.copy(z) if min(z.strides[-2:]) > z.itemsize else z for z in (x, y)]
         check_same(compile(lambda x, y: ops.np.matmul(x, y))(x, y), np.matmul(*laid_out))
+
+
+INVERSES = {"det": np.linalg.det, "inv": np.linalg.inv}
+inverses = pytest.mark.parametrize("name", INVERSES)
+
+
+def small_matrices(n):
+    """Return regular matrices, of which some have equal numbers and zeros, and some are large or small."""
+    random = np.random.default_rng(n)
+    x = random.standard_normal((3000, n, n))
+    x[:1000] = random.integers(-2, 3, (1000, n, n))
+    x = x[np.abs(np.linalg.det(x)) > 1e-3]
+    x[::5] *= 10.0 ** random.integers(-60, 60, (len(x[::5]), 1, 1))
+    return x
+
+
+@inverses
+@together("layout", MATRICES)
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
+def test_bits_of_determinants_and_inverses_of_small_matrices(name, layout, n):
+    x = MATRICES[layout](small_matrices(n))
+    check_same(compile(getattr(pnp.linalg, name))(x), INVERSES[name](x))
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_determinants_of_special_matrices(n):
+    x = np.random.default_rng(0).standard_normal((400, n, n))
+    for k, number in enumerate(itertools.product(special_numbers(np.float64), range(n), range(n))):
+        x[k % 400, number[1], number[2]] = number[0]
+    x[-3], x[-2], x[-1] = 0.0, 1.0, 5e-324
+    with np.errstate(all="ignore"):
+        check_same(compile(pnp.linalg.det)(x), np.linalg.det(x))
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_inverses_report_what_those_of_numpy_report(n):
+    x = small_matrices(n)[:200]
+    compiled = compile(lambda x: pnp.linalg.inv(x * 1.0) + 0.0)
+    with np.errstate(all="raise"):
+        check_same(compiled(x), np.linalg.inv(x) + 0.0)
+    tiny = x * 1e-160
+    with np.errstate(all="ignore"):
+        check_same(compiled(tiny), np.linalg.inv(tiny) + 0.0)
+    x[150] = 1.0
+    with pytest.raises(np.linalg.LinAlgError, match="Singular matrix"):
+        compiled(x)
+    x[150] = np.eye(n)
+    x[150, 0, -1] = np.nan
+    with np.errstate(all="ignore"):
+        check_same(compiled(x), np.linalg.inv(x) + 0.0)

@@ -12,8 +12,8 @@
 /* A vector is computed to about 2^-62, as the sum of two numbers. glibc's results are within 0.518 units in the last
    place: its sources say so, and 10^8 random numbers do not exceed 0.516. Both round to the same number unless the sum
    is within 0.018 units of the middle between two numbers. Numbers within 1/32 of it, a sixteenth of all, are left to
-   glibc's function. So are |x| > 2^20, |x| < 2^-24, infinities, nans, and numbers close to multiples of pi/2. The vectors
-   themselves raise no floating-point flags but the one for inexact results. */
+   glibc's function, as are |x| > 2^20, |x| < 2^-24, infinities, nans, and numbers close to multiples of pi/2. The
+   vectors raise no floating-point flag but that of inexact results. */
 #if defined(__x86_64__) && HAS_GNU_C && GLIBC
 /* By columns: with h the rest of x modulo pi/2 and z = h * h, sin(x) = h (1 + S1 z + S2 z^2 + z^3 P(z)), and
    cos(x) = 1 + C1 z + C2 z^2 + z^3 Q(z). */
