@@ -150,11 +150,13 @@ def call_on_backend(function: ArrayFunction, args: tuple[Any, ...], kwargs: dict
 def _called_on_backend(function: ArrayFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a function. Arrays get the methods of Tensors if it is written with operators.
 
-    An adapter has one operator to call, which takes the arrays unchanged, and for them runs the backend's kernel.
+    An adapter has one operator to call, which takes the arrays unchanged, and for them runs the backend's kernel. An
+    implementation that takes raw arrays gets them unchanged too.
     """
-    if isinstance(function.implementation, Adapter):
-        return function.implementation(*args, **kwargs)
     are_raw = not any(isinstance(leaf, Tensor) for leaf in tree_leaves((args, kwargs)))
+    if isinstance(function.implementation, Adapter) or (
+            are_raw and getattr(function.implementation, "takes_raw", False)):
+        return function.implementation(*args, **kwargs)
     args, kwargs = tree_map(_as_tensor, (args, kwargs))
     result = function.on_tensors(*args, **kwargs)
     return tree_map(_as_raw, result) if are_raw else result

@@ -333,23 +333,6 @@ FOR_ARRAYS = "for arrays"
 """The kind of functions that do not take Tensors: SciPy computes them in compiled code, or no test has tried them."""
 
 
-class ForArrays:
-    """The implementation of a function that only takes arrays."""
-
-    def __init__(self, path: str, original: Any) -> None:
-        self.path = path
-        self.__name__ = path.rpartition(".")[2]
-        self.__doc__ = original.__doc__
-        self.original = original
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if any(isinstance(leaf, Tensor) for leaf in tree_leaves((args, kwargs))):
-            raise DispatchTypeError(f"scipy.{self.path} does not take a Tensor\n"
-                                    "pass an array: tensor.detach().numpy(), or make an operator of the call: "
-                                    "pydispatch.library.custom_op")
-        return self.original(*args, **kwargs)
-
-
 def publish(family: str, namespace: dict[str, Any], own: Iterable[str] = ()) -> list[str]:
     """Fill the module of a family with SciPy's public names, and return all of them.
 
@@ -420,6 +403,24 @@ class Borrowed:
     def function(self) -> Callable[..., Any]:
         """Return the function of the copy."""
         return copied_object(self.original, self.__name__)
+
+
+class ForArrays(Borrowed):
+    """The implementation of a function that only takes arrays, those of other backends included."""
+
+    takes_raw = True
+
+    def __init__(self, path: str, original: Any) -> None:
+        super().__init__(original)
+        self.path = path
+        self.__name__ = path.rpartition(".")[2]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if any(isinstance(leaf, Tensor) for leaf in tree_leaves((args, kwargs))):
+            raise DispatchTypeError(f"scipy.{self.path} does not take a Tensor\n"
+                                    "pass an array: tensor.detach().numpy(), or make an operator of the call: "
+                                    "pydispatch.library.custom_op")
+        return self.original(*args, **kwargs)
 
 
 class Constant(Borrowed):

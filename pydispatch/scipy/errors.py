@@ -13,10 +13,10 @@ def name_function(name: str, error: Exception) -> None:
     """Begin an error's message with the name of a function, such as "linalg.inv".
 
     A message that already begins with the name, or a part of it, is left unchanged. So are pydispatch's own errors,
-    which name the operator or function that they are about.
+    which name the operator or function that they are about, and warnings that a filter raises.
     """
     found = str(error).partition("(")[0].partition(":")[0]
-    if isinstance(error, DispatchError) or not error.args or (found and f".{found}." in f".{name}."):
+    if isinstance(error, (DispatchError, Warning)) or not error.args or (found and f".{found}." in f".{name}."):
         return
     if isinstance(error, AxisError) and error.axis is not None and error.ndim is not None:
         prefix = error.args[2] if len(error.args) > 2 else None     # the message consists of a prefix and the numbers

@@ -1,12 +1,16 @@
 """Copies of SciPy's modules in Python: what they share with the originals, and batches of calls that need values."""
 
+import inspect
+
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.signal
+import scipy.sparse
 
 from pydispatch import Tensor, func
 from pydispatch.exceptions import ConversionError, DataDependentError
-from pydispatch.scipy import signal
+from pydispatch.scipy import linalg, signal
 from pydispatch.scipy.borrowed import COPIES, borrow, copy_of, namespace
 from pydispatch.scipy.pack import FACE
 from pydispatch.tracing import make_fx
@@ -81,3 +85,15 @@ def test_a_conversion_that_loses_a_gradient_is_refused():
 def test_names_that_the_installed_scipy_lacks_are_left_out():
     borrow("signal", "no_such_function")
     assert "signal.no_such_function" not in FACE.functions
+
+
+def test_a_function_for_arrays_has_scipys_signature():
+    assert inspect.signature(linalg.qz) == inspect.signature(scipy.linalg.qz)
+
+
+def test_a_function_for_arrays_takes_sparse_ones():
+    x = scipy.sparse.csr_array(np.diag([1.0, 2.0, 3.0]))
+    found = linalg.clarkson_woodruff_transform(x, 2, rng=np.random.default_rng(0))
+    expected = scipy.linalg.clarkson_woodruff_transform(x, 2, rng=np.random.default_rng(0))
+    assert type(found) is type(expected)
+    assert (found.toarray() == expected.toarray()).all()

@@ -1,5 +1,7 @@
 """Distributions by SciPy's formulas: values, gradients, batches and plans of each method, against SciPy's values."""
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -174,3 +176,47 @@ def test_compiled_is_eager(name, method):
             pydispatch.compile(function)(*args)
         return
     np.testing.assert_allclose(pydispatch.compile(function)(*args), function(*args), rtol=1e-12)
+
+
+# --- SciPy's objects -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["norm", "cauchy", "poisson", "zipf", "dirichlet"])
+def test_a_distribution_is_an_instance_of_scipys_class(name):
+    ours, scipys = getattr(stats, name), getattr(theirs, name)
+    assert isinstance(ours, type(scipys))
+    assert getattr(ours, "shapes", None) == getattr(scipys, "shapes", None)
+    assert {each for each in dir(scipys) if not each.startswith("_")} <= set(dir(ours))
+
+
+def test_scipys_functions_take_a_distribution():
+    assert theirs.make_distribution(stats.beta)(a=2.0, b=3.0).mean() == 0.4
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
+@pytest.mark.parametrize("name", ["norm", "cauchy", "poisson"])
+def test_a_copy_of_a_distribution_draws_from_its_own_generator(name, copied):
+    shapes = SHAPES[name]
+    ours = copied(getattr(stats, name))
+    ours.random_state = 3
+    assert (ours.rvs(*shapes, size=4) == getattr(theirs, name).rvs(*shapes, size=4, random_state=3)).all()
+    assert getattr(theirs, name).random_state is not ours.random_state
+    assert grad(lambda loc: ours.cdf(0.5, *shapes, loc))(0.0) == grad(
+        lambda loc: getattr(stats, name).cdf(0.5, *shapes, loc))(0.0)
+
+
+@pytest.mark.parametrize("method", ["cdf", "fit", "rvs"])
+def test_a_method_is_pickled_by_its_name(method):
+    assert pickle.loads(pickle.dumps(getattr(stats.norm, method))) is getattr(stats.norm, method)
+
+
+def test_a_setting_of_scipys_has_its_effect():
+    x = np.array([-1.0, 0.5, 2.0])
+    try:
+        stats.levy_stable.parameterization = "S0"
+        found = stats.levy_stable.pdf(x, 1.5, 0.6)
+        expected = theirs.levy_stable.pdf(x, 1.5, 0.6)
+    finally:
+        stats.levy_stable.parameterization = "S1"
+    assert (found == expected).all()
+    assert (found != theirs.levy_stable.pdf(x, 1.5, 0.6)).all()

@@ -9,6 +9,8 @@ dropped. No gradient is nan for this reason.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
+from importlib import import_module
 from math import inf, nan
 from typing import Any, NamedTuple
 
@@ -98,17 +100,44 @@ LOCATION, SCALE = Parameter("loc"), Parameter("scale")
 
 
 class Methods:
-    """The methods of one distribution. Those that are not declared here are SciPy's own."""
+    """The methods of one distribution. Those that are not declared here are SciPy's own.
+
+    SciPy's class is the `__class__` of the object, so that it is an instance of `stats.rv_continuous`, for example.
+    """
 
     def __init__(self, name: str, doc: str):
-        self.name = name
-        self.scipys = getattr(stats, name)
-        self.__doc__ = doc
+        self.__dict__.update(name=name, scipys=getattr(stats, name), __doc__=doc)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or "scipys" not in self.__dict__:
             raise AttributeError(f"distribution has no attribute {name!r}")
         return getattr(self.scipys, name)
+
+    @property
+    def __class__(self) -> type:
+        return type(self.__dict__["scipys"])
+
+    @__class__.setter
+    def __class__(self, cls: type) -> None:
+        raise TypeError(f"the class of stats.{self.name} cannot change")
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *dir(self.scipys)})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return copied, (self.name, self.scipys)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.scipys, name, value)       # a setting of SciPy's, such as random_state
+
+
+def copied(name: str, scipys: Any) -> Methods:
+    """Return a copy of a distribution, with its own generator of random numbers."""
+    original = getattr(import_module("pydispatch.scipy.stats"), name)
+    found: Methods = object.__new__(type(original))
+    own = copy(scipys)
+    found.__dict__.update(original.__dict__, scipys=own, rvs=own.rvs)
+    return found
 
 
 class Distribution(Methods):
@@ -116,10 +145,9 @@ class Distribution(Methods):
 
     def __init__(self, name: str, shapes: tuple[Parameter, ...], low: float, high: Any, inner: float, doc: str):
         super().__init__(name, doc)
-        self.shapes = shapes
-        self.low = low          # the ends of the support in standard form, and a number between
-        self.high = high        # a number, or the name of a parameter
-        self.inner = inner
+        # `low` and `high` are the ends of the support in standard form, `inner` is a number between. `high` may be the
+        # name of a parameter.
+        self.__dict__.update(shape_parameters=shapes, low=low, high=high, inner=inner)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if any(is_array(value) and not isinstance(value, (np.ndarray, np.generic))
@@ -135,7 +163,7 @@ class Distribution(Methods):
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """The parameters in the order in which the methods take them."""
-        return (*self.shapes, LOCATION, SCALE)
+        return (*self.shape_parameters, LOCATION, SCALE)
 
     def arguments(self, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters by name. Raise TypeError as a Python function with these parameters does."""
@@ -150,7 +178,7 @@ class Distribution(Methods):
             if name not in names:
                 raise TypeError(f"{title} got an unexpected keyword argument {name!r}")
             found[name] = value
-        for parameter in self.shapes:
+        for parameter in self.shape_parameters:
             if parameter.name not in found:
                 raise TypeError(f"{title} is missing the parameter {parameter.name!r}")
         return {"loc": 0, "scale": 1, **{name: as_array(value) for name, value in found.items()}}
@@ -170,7 +198,7 @@ class Distribution(Methods):
         return x if is_number(given["scale"], 1) else divide(x, given["scale"])
 
     def shapes_of(self, given: dict[str, Any]) -> list[Any]:
-        return [given[parameter.name] for parameter in self.shapes]
+        return [given[parameter.name] for parameter in self.shape_parameters]
 
     def finished(self, found: Any, y: Any, allowed: Any) -> Any:
         """Return the result, with nan where a parameter is not allowed or `x` is nan."""
@@ -262,7 +290,7 @@ class DiscreteDistribution(Distribution):
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        return (*self.shapes, LOCATION)
+        return (*self.shape_parameters, LOCATION)
 
     def within(self, y: Any, given: dict[str, Any]) -> Any:
         return both(super().within(y, given), mask_of(lambda of, y: of.equal(y, of.floor(y)), y))
@@ -288,16 +316,21 @@ REFUSED_OF_INTEGERS = {
 def add_method(distribution: Any, method: str, call: Callable[..., Any]) -> None:
     """Declare one method as an array function."""
     path = f"{distribution.name}.{method}"
-    function = FACE.declare(f"stats.{path}", call, COMPOSITE)
-    function.__dict__.update(__qualname__=path, __module__="pydispatch.scipy.stats")
+    keep_method(distribution, method, FACE.declare(f"stats.{path}", call, COMPOSITE))
+
+
+def keep_method(distribution: Any, method: str, function: Any) -> None:
+    """Add an array function to a distribution. Its name is that by which it is found, as when it is pickled."""
+    function.__dict__.update(__qualname__=f"{distribution.name}.{method}", __module__="pydispatch.scipy.stats")
     distribution.__dict__[method] = function
 
 
 def add_refusals(distribution: Any, refused: Mapping[str, str]) -> None:
     """Declare the methods that do not take Tensors."""
     for method, reason in refused.items():
-        FACE.refuse({f"stats.{distribution.name}.{method}": reason})
-        distribution.__dict__[method] = FACE.functions[f"stats.{distribution.name}.{method}"]
+        path = f"stats.{distribution.name}.{method}"
+        FACE.refuse({path: reason})
+        keep_method(distribution, method, FACE.functions[path])
 
 
 def with_signature(method: str, first: str, function: Callable[..., Any]) -> Callable[..., Any]:
