@@ -7,6 +7,7 @@ order.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import math
 import warnings
@@ -14,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import integrate
+from scipy import LowLevelCallable, integrate
 from scipy.integrate import IntegrationWarning
 
 from pydispatch import _core
@@ -48,13 +49,14 @@ from pydispatch.scipy import runge_kutta
 from pydispatch.scipy.batches import one_by_one
 from pydispatch.scipy.borrowed import borrow, publish
 from pydispatch.scipy.implicit import Options, check_count, described_example, fitted, packed, raw, unpacked
-from pydispatch.scipy.problems import SolverFunction, as_unknowns, check_shapes
+from pydispatch.scipy.problems import SolverFunction, as_unknowns, call_scipys, check_shapes
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
 
 __all__ = ["IntegrationWarning", "odeint", "quad"]
 __dir__ = only_public(globals())
 
 TOLERANCE = 1.49012e-8      # SciPy's tolerance for odeint
+COMPILED = (LowLevelCallable, ctypes._CFuncPtr)
 
 
 def paired_with(values: Sequence[Any], gradients: Sequence[Any], like: Any) -> Any:
@@ -106,6 +108,7 @@ def at(values: Sequence[Any], index: Any) -> Arrays:
 def odeint(
     func: Callable[..., Any], y0: Any, t: Any, args: Any = (), *, rtol: float | None = None, atol: float | None = None,
     h0: float = 0.0, hmax: float = 0.0, mxstep: int = 0, tfirst: bool = False, gradient: str = "adjoint",
+    **scipys: Any,
 ) -> Any:
     """Solve `dy/dt = func(y, t, *args)` and return y at the times `t`.
 
@@ -137,6 +140,8 @@ def odeint(
         "adjoint" solves the adjoint equation backward in time. Its memory does not depend on the number of steps.
         "direct" differentiates the steps that were taken. It is exact for the computed solution, and its memory
         grows with the number of steps.
+    **scipys
+        Other options of SciPy's function, such as `full_output`. A call with one runs it, and takes arrays only.
 
     Returns
     -------
@@ -157,12 +162,17 @@ def odeint(
     array([[1.      ],
            [0.367879]])
     """
+    if scipys:
+        return call_scipys(integrate.odeint, func, y0, t, args, rtol=rtol, atol=atol, h0=h0, hmax=hmax, mxstep=mxstep,
+                           tfirst=tfirst, **scipys)
     check_function("odeint: func", func, "odeint(lambda y, t: -y, y0, t)")
     if gradient not in ("adjoint", "direct"):
         raise ValueError(f"odeint: gradient is {gradient!r}, expected 'adjoint' or 'direct'\n"
                          'write odeint(func, y0, t, gradient="adjoint")')
     y0 = as_unknowns("odeint", "y0", y0)
     t = as_unknowns("odeint", "t", t)
+    if _core.is_array(t) and t.dtype.kind in "iu":
+        t = ops.np.astype(t, np.dtype(float))
     if not _core.is_array(t) or t.ndim != 1 or t.dtype.kind != "f" or not t.shape[0]:
         raise ValueError("odeint: t is not a one-dimensional array of floats\nwrite np.linspace(0.0, 1.0, 11)")
     args = args if isinstance(args, tuple) else (args,)
@@ -499,8 +509,8 @@ def _steps(func: Flat, n: int, n_args: int) -> Flat:
 
 def quad(
     func: Callable[..., Any], a: Any, b: Any, args: Any = (), *, epsabs: float = 1.49e-8, epsrel: float = 1.49e-8,
-    limit: int = 50, points: Sequence[float] | None = None,
-) -> tuple[Any, Any]:
+    limit: int = 50, points: Sequence[float] | None = None, **scipys: Any,
+) -> Any:
     """Integrate `func(x, *args)` over x from `a` to `b`, and estimate the error.
 
     The gradient with respect to `args` and captured arrays is the integral of the gradient. The gradient with
@@ -522,6 +532,9 @@ def quad(
         Largest number of intervals, for each of the numbers.
     points
         Points that divide the first interval.
+    **scipys
+        Other options of SciPy's function, such as `weight`. A call with one runs it, and takes arrays only. So does one
+        with a compiled function.
 
     Returns
     -------
@@ -536,6 +549,9 @@ def quad(
     >>> y.round(6)
     np.float64(9.0)
     """
+    if scipys or isinstance(func, COMPILED):
+        return call_scipys(integrate.quad, func, a, b, args, epsabs=epsabs, epsrel=epsrel, limit=limit, points=points,
+                           **scipys)
     check_function("quad: func", func, "quad(lambda x: np.exp(-x), 0.0, 1.0)")
     a, b = (as_unknowns("quad", name, value) for name, value in (("a", a), ("b", b)))
     for name, value in (("a", a), ("b", b)):

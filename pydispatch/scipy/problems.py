@@ -10,6 +10,7 @@ import numpy as np
 from scipy.optimize import OptimizeResult
 
 from pydispatch import _core
+from pydispatch._core import Tensor
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func.values import all_as_passed
 from pydispatch.higher_order.closures import (
@@ -127,3 +128,11 @@ class Solution(OptimizeResult):     # type: ignore[misc]
 def as_arguments(args: Any) -> tuple[Any, ...]:
     """Return further arguments of a function as a tuple. A single one may stand alone, as in SciPy."""
     return args if isinstance(args, tuple) else (args,)
+
+
+def call_scipys(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """Call SciPy's own function, for arguments that only it takes. Raise DispatchTypeError for Tensors."""
+    if any(isinstance(leaf, Tensor) for leaf in tree_leaves((args, options))):
+        raise DispatchTypeError(f"{function.__name__}: SciPy's own function takes arrays for these options, and an "
+                                "argument is a Tensor\npass arrays: tensor.detach().numpy()")
+    return function(*args, **options)

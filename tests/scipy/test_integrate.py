@@ -509,3 +509,22 @@ def test_functions_that_return_the_same_buffer_at_each_call():
     found, error = quad(sine_and_square, 0.0, 1.0)
     np.testing.assert_allclose(found, [1 - np.cos(1.0), 1 / 3], rtol=1e-12)
     assert error < 1e-10
+
+
+def test_options_that_only_scipy_has_go_to_scipys_function():
+    options = {"weight": "cos", "wvar": 3.0}
+    assert quad(np.exp, 0.0, 2.0, **options) == reference.quad(np.exp, 0.0, 2.0, **options)
+    found, about = odeint(lambda y, t: -y, [1.0], TIMES, full_output=True)
+    expected, expected_about = reference.odeint(lambda y, t: -y, [1.0], TIMES, full_output=True)
+    assert (found == expected).all()
+    assert about.keys() == expected_about.keys()
+
+
+def test_options_that_only_scipy_has_take_no_tensor():
+    with pytest.raises(DispatchTypeError, match=r"^quad: SciPy's own function takes arrays"):
+        quad(lambda x: x, 0.0, Tensor(np.array(2.0)), weight="cos", wvar=3.0)
+
+
+def test_times_may_be_whole_numbers():
+    assert (odeint(lambda y, t: -y, np.ones(2), np.arange(3)) == odeint(lambda y, t: -y, np.ones(2), np.arange(3.0))
+            ).all()
