@@ -202,7 +202,7 @@ BAD_CALLS = {
     "too many": (lambda: stats.poisson.pmf(X, 1, 0, 1), TypeError, r"stats.poisson.pmf\(\) takes at most 2"),
     "random": (lambda: stats.norm.rvs(X), DispatchTypeError, "rvs does not take a Tensor\n.*pydispatch.numpy.random"),
     "fit": (lambda: stats.norm.fit(X), DispatchTypeError, "norm.fit does not take a Tensor\n.*logpdf"),
-    "frozen": (lambda: stats.norm(X), DispatchTypeError, r"pass the parameters to the method: stats.norm.cdf\(x, loc="),
+    "frozen": (lambda: stats.norm(X), DispatchTypeError, r"pass the parameters to a method: stats.norm.cdf\(x, loc="),
     "covariance": (lambda: stats.multivariate_normal.logpdf(X, X, np.ones((2, 3))), ValueError, "must be square"),
     "indefinite": (lambda: stats.multivariate_normal.logpdf(X, X, -np.eye(2)), np.linalg.LinAlgError, "definite"),
     "simplex": (lambda: stats.dirichlet.logpdf(Tensor(np.array([0.5, 0.6, 0.5])), np.ones(3)), ValueError, "simplex"),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from scipy import special
+
 from pydispatch.operators.declare import operators
 from pydispatch.scipy.pack import SCIPY
 from pydispatch.scipy.special.declare import ORDER, PARAMETER, pointwise
 
-exp, where = operators("exp", "where")
+exp, maximum, sqrt, where = operators("exp", "maximum", "sqrt", "where")
+sph_harm_y, = SCIPY.operators("special_sph_harm_y")
 binom, hyp0f1, hyp1f1, hyp2f1, hyperu, log_wright_bessel, lpmv, wright_bessel = SCIPY.operators(
     "special_binom", "special_hyp0f1", "special_hyp1f1", "special_hyp2f1", "special_hyperu",
     "special_log_wright_bessel", "special_lpmv", "special_wright_bessel")
@@ -35,6 +38,26 @@ pointwise("log_wright_bessel", "Tensor a, Tensor b, Tensor x", (
 
 pointwise("lpmv", "Tensor m, Tensor v, Tensor x", (ORDER, ORDER, lambda g, m, v, x, result: g * (
     (v * x * result - (v + m) * lpmv(m, v - 1, x)) / (x * x - 1))), instead=0.5)
+
+# --- spherical harmonics (14.30.1), by the operators that raise and lower the order ----------------------------------
+
+
+def harmonic(n: Any, m: Any, theta: Any, phi: Any) -> Any:
+    """Compute a spherical harmonic."""
+    return special.sph_harm_y(n, m, theta, phi)
+
+
+def polar_slope(g: Any, n: Any, m: Any, theta: Any, phi: Any) -> Any:
+    """Return the derivative in the polar angle. It is 0 of an order beyond the degree."""
+    raised = where(m < n, sqrt(maximum((n - m) * (n + m + 1), 0)), 0.0) * sph_harm_y(n, m + 1, theta, phi)
+    lowered = where(m > -n, sqrt(maximum((n + m) * (n - m + 1), 0)), 0.0) * sph_harm_y(n, m - 1, theta, phi)
+    turn = exp(1j * phi)
+    return g * ((raised / turn - lowered * turn) * 0.5)
+
+
+if hasattr(special, "sph_harm_y"):
+    pointwise("sph_harm_y", "Tensor n, Tensor m, Tensor theta, Tensor phi", (
+        ORDER, ORDER, polar_slope, lambda g, n, m, theta, phi, result: g * (1j * m * result)), kernel=harmonic)
 
 # --- polynomials -----------------------------------------------------------------------------------------------------
 #

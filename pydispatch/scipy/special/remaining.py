@@ -17,7 +17,7 @@ refuse("pro_ang1 pro_rad1 pro_rad2 obl_ang1 obl_rad1 obl_rad2 "
        "sometimes does not return")
 refuse("ncfdtr ncfdtri ncfdtridfd ncfdtridfn ncfdtrinc nctdtr nctdtridf nctdtrinc nctdtrit chndtridf",
        "detach the argument: SciPy has no function for the derivatives of this noncentral distribution")
-refuse("legendre_p legendre_p_all assoc_legendre_p assoc_legendre_p_all sph_legendre_p sph_legendre_p_all sph_harm_y "
+refuse("legendre_p legendre_p_all assoc_legendre_p assoc_legendre_p_all sph_legendre_p sph_legendre_p_all "
        "sph_harm_y_all sph_harm clpmn lpmn lpn lqn lqmn",
        "for a gradient, write eval_legendre(n, x) or lpmv(m, v, x): this function can return derivatives itself")
 refuse("riccati_jn riccati_yn lmbda pbdn_seq pbdv_seq pbvv_seq",

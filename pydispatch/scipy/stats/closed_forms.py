@@ -24,9 +24,10 @@ from pydispatch.scipy.stats.distributions import (
 
 add, divide, exp, expm1, floor, log1p, multiply, negative, square, subtract, where = LIBRARY.operators(
     "add", "divide", "exp", "expm1", "floor", "log1p", "multiply", "negative", "square", "subtract", "where")
-betainc, betaincc, betaincinv, betaln, gammainc, gammaincc, gammaincinv, gammaln = SCIPY.operators(
-    "special_betainc", "special_betaincc", "special_betaincinv", "special_betaln", "special_gammainc",
-    "special_gammaincc", "special_gammaincinv", "special_gammaln")
+betainc, betaincc, betainccinv, betaincinv, betaln = SCIPY.operators(
+    "special_betainc", "special_betaincc", "special_betainccinv", "special_betaincinv", "special_betaln")
+gammainc, gammaincc, gammainccinv, gammaincinv, gammaln = SCIPY.operators(
+    "special_gammainc", "special_gammaincc", "special_gammainccinv", "special_gammaincinv", "special_gammaln")
 log_ndtr, ndtr, ndtri, poch, stdtr, stdtrit, xlog1py, xlogy = SCIPY.operators(
     "special_log_ndtr", "special_ndtr", "special_ndtri", "special_poch", "special_stdtr", "special_stdtrit",
     "special_xlog1py", "special_xlogy")
@@ -38,7 +39,8 @@ LOG_2, LOG_PI, LOG_2_PI = log(2), log(pi), log(2 * pi)
 norm = declare(
     Distribution("norm", (), -inf, inf, 0.0, "The normal distribution."),
     lambda x: subtract(multiply(square(x), -0.5), LOG_2_PI / 2),
-    cdf=ndtr, sf=lambda x: ndtr(negative(x)), ppf=ndtri, logcdf=log_ndtr, logsf=lambda x: log_ndtr(negative(x)))
+    cdf=ndtr, sf=lambda x: ndtr(negative(x)), ppf=ndtri, isf=lambda q: negative(ndtri(q)),
+    logcdf=log_ndtr, logsf=lambda x: log_ndtr(negative(x)))
 
 
 def t_log_density(x: Any, df: Any) -> Any:
@@ -53,11 +55,13 @@ def t_log_density(x: Any, df: Any) -> Any:
 
 t = declare(
     Distribution("t", (Parameter("df"),), -inf, inf, 0.0, "Student's t distribution."), t_log_density,
-    cdf=lambda x, df: stdtr(df, x), sf=lambda x, df: stdtr(df, negative(x)), ppf=lambda q, df: stdtrit(df, q))
+    cdf=lambda x, df: stdtr(df, x), sf=lambda x, df: stdtr(df, negative(x)), ppf=lambda q, df: stdtrit(df, q),
+    isf=lambda q, df: negative(stdtrit(df, q)))
 gamma = declare(
     Distribution("gamma", (Parameter("a"),), 0, inf, 1.0, "The gamma distribution."),
     lambda x, a: subtract(subtract(xlogy(subtract(a, 1.0), x), x), gammaln(a)),
-    cdf=lambda x, a: gammainc(a, x), sf=lambda x, a: gammaincc(a, x), ppf=lambda q, a: gammaincinv(a, q))
+    cdf=lambda x, a: gammainc(a, x), sf=lambda x, a: gammaincc(a, x), ppf=lambda q, a: gammaincinv(a, q),
+    isf=lambda q, a: gammainccinv(a, q))
 
 
 def chi2_log_density(x: Any, df: Any) -> Any:
@@ -70,19 +74,21 @@ chi2 = declare(
     Distribution("chi2", (Parameter("df"),), 0, inf, 1.0, "The chi-squared distribution."), chi2_log_density,
     cdf=lambda x, df: gammainc(multiply(df, 0.5), multiply(x, 0.5)),
     sf=lambda x, df: gammaincc(multiply(df, 0.5), multiply(x, 0.5)),
-    ppf=lambda q, df: multiply(gammaincinv(multiply(df, 0.5), q), 2.0))
+    ppf=lambda q, df: multiply(gammaincinv(multiply(df, 0.5), q), 2.0),
+    isf=lambda q, df: multiply(gammainccinv(multiply(df, 0.5), q), 2.0))
 beta = declare(
     Distribution("beta", (Parameter("a"), Parameter("b")), 0, 1, 0.5, "The beta distribution."),
     lambda x, a, b: subtract(add(xlog1py(subtract(b, 1.0), negative(x)), xlogy(subtract(a, 1.0), x)), betaln(a, b)),
     cdf=lambda x, a, b: betainc(a, b, x), sf=lambda x, a, b: betaincc(a, b, x),
-    ppf=lambda q, a, b: betaincinv(a, b, q))
+    ppf=lambda q, a, b: betaincinv(a, b, q), isf=lambda q, a, b: betainccinv(a, b, q))
 expon = declare(
     Distribution("expon", (), 0, inf, 1.0, "The exponential distribution."), negative,
     cdf=lambda x: negative(expm1(negative(x))), sf=lambda x: exp(negative(x)),
-    ppf=lambda q: negative(log1p(negative(q))), logsf=negative)
+    ppf=lambda q: negative(log1p(negative(q))), isf=lambda q: negative(ops.np.log(q)), logsf=negative)
 uniform = declare(
     Distribution("uniform", (), 0, 1, 0.5, "The uniform distribution."), lambda x: ops.np.zeros_like(x),
-    cdf=lambda x: multiply(x, 1.0), sf=lambda x: subtract(1.0, x), ppf=lambda q: multiply(q, 1.0))
+    cdf=lambda x: multiply(x, 1.0), sf=lambda x: subtract(1.0, x), ppf=lambda q: multiply(q, 1.0),
+    isf=lambda q: subtract(1.0, q))
 
 
 def laplace_cdf(x: Any) -> Any:
@@ -107,8 +113,8 @@ def laplace_ppf(q: Any) -> Any:
 laplace = declare(
     Distribution("laplace", (), -inf, inf, 0.0, "The Laplace distribution."),
     lambda x: subtract(negative(ops.np.absolute(x)), LOG_2),
-    cdf=laplace_cdf, sf=lambda x: laplace_cdf(negative(x)), ppf=laplace_ppf, logcdf=laplace_logcdf,
-    logsf=lambda x: laplace_logcdf(negative(x)))
+    cdf=laplace_cdf, sf=lambda x: laplace_cdf(negative(x)), ppf=laplace_ppf, isf=lambda q: negative(laplace_ppf(q)),
+    logcdf=laplace_logcdf, logsf=lambda x: laplace_logcdf(negative(x)))
 
 
 # --- discrete distributions ------------------------------------------------------------------------------------------

@@ -113,6 +113,21 @@ class Methods:
             raise AttributeError(f"distribution has no attribute {name!r}")
         return getattr(self.scipys, name)
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if any(is_array(value) and not isinstance(value, (np.ndarray, np.generic))
+               for value in (*args, *kwargs.values())):
+            raise DispatchTypeError(f"scipy.stats.{self.name}(...) does not take a Tensor\n"
+                                    f"pass the parameters to a method: stats.{self.name}.{self.example}")
+        return self.scipys(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<distribution pydispatch.scipy.stats.{self.name}>"
+
+    @property
+    def example(self) -> str:
+        """A call of a method."""
+        return "logpdf(x, ...)" if "logpdf" in self.__dict__ else "logpmf(x, ...)"
+
     @property
     def __class__(self) -> type:
         return type(self.__dict__["scipys"])
@@ -149,16 +164,10 @@ class Distribution(Methods):
         # name of a parameter.
         self.__dict__.update(shape_parameters=shapes, low=low, high=high, inner=inner)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if any(is_array(value) and not isinstance(value, (np.ndarray, np.generic))
-               for value in (*args, *kwargs.values())):
-            raise DispatchTypeError(f"scipy.stats.{self.name}(...) does not take a Tensor\n"
-                                    "pass the parameters to the method: "
-                                    f"stats.{self.name}.cdf(x, {', '.join(p.name + '=...' for p in self.parameters)})")
-        return self.scipys(*args, **kwargs)
-
-    def __repr__(self) -> str:
-        return f"<distribution pydispatch.scipy.stats.{self.name}>"
+    @property
+    def example(self) -> str:
+        """A call of a method."""
+        return f"cdf(x, {', '.join(parameter.name + '=...' for parameter in self.parameters)})"
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -306,7 +315,6 @@ class DiscreteDistribution(Distribution):
 REFUSED = {
     "rvs": "draw random numbers by pydispatch.numpy.random, and shift and scale them",
     "fit": "a fit has no gradient: maximize the sum of logpdf or logpmf over the parameters",
-    "isf": "write it as a quantile of the complement, ppf(1 - q), if there is a ppf",
 }
 REFUSED_OF_INTEGERS = {
     "rvs": REFUSED["rvs"],
@@ -343,8 +351,8 @@ def with_signature(method: str, first: str, function: Callable[..., Any]) -> Cal
 
 
 def declare(distribution: Distribution, log_density: Callable[..., Any], cdf: Callable[..., Any],
-            sf: Callable[..., Any], ppf: Callable[..., Any] | None = None, logcdf: Callable[..., Any] | None = None,
-            logsf: Callable[..., Any] | None = None) -> Distribution:
+            sf: Callable[..., Any], ppf: Callable[..., Any] | None = None, isf: Callable[..., Any] | None = None,
+            logcdf: Callable[..., Any] | None = None, logsf: Callable[..., Any] | None = None) -> Distribution:
     """Declare the methods of a distribution from formulas in standard form."""
     is_discrete = isinstance(distribution, DiscreteDistribution)
     ending, first = ("pmf", "k") if is_discrete else ("pdf", "x")
@@ -362,7 +370,8 @@ def declare(distribution: Distribution, log_density: Callable[..., Any], cdf: Ca
         "logsf": distribution.probability(logsf or (lambda *args: log_of(sf, cdf, args)), 0.0, -inf)}
     for method, function in methods.items():
         add_method(distribution, method, with_signature(method, first, function))
-    if ppf is not None:
-        add_method(distribution, "ppf", with_signature("ppf", "q", distribution.quantile(ppf)))
+    for method, formula, at_low in (("ppf", ppf, 0.0), ("isf", isf, 1.0)):
+        if formula is not None:
+            add_method(distribution, method, with_signature(method, "q", distribution.quantile(formula, at_low)))
     add_refusals(distribution, REFUSED_OF_INTEGERS if is_discrete else REFUSED)
     return distribution

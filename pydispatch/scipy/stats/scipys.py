@@ -186,7 +186,6 @@ def declare_methods(distribution: ScipysDistribution) -> None:
         "logsf": distribution.probability(formula("logsf"), 0.0, -inf)}
     refused = dict(REFUSED_OF_INTEGERS if is_discrete else REFUSED)
     if not is_discrete:
-        del refused["isf"]
         methods["ppf"] = distribution.quantile(formula("ppf"))
         methods["isf"] = distribution.quantile(formula("isf"), 1.0)
     numeric = numeric_methods(distribution.scipys).union(COMPILED.get(name, "").split())

@@ -3,7 +3,7 @@
 # tests: tests/scipy/test_stats.py
 from __future__ import annotations
 
-from math import inf, log, pi
+from math import inf, log, nan, pi
 from typing import Any
 
 import numpy as np
@@ -192,3 +192,37 @@ dirichlet = Methods("dirichlet", "The Dirichlet distribution.")
 add_method(dirichlet, "logpdf", dirichlet_logpdf)
 add_method(dirichlet, "pdf", dirichlet_pdf)
 add_refusals(dirichlet, {"rvs": REFUSED["rvs"]})
+
+
+def multinomial_logpmf(x: Any, n: Any, p: Any) -> Any:
+    """Return the logarithm of the probability of counts along the last axis.
+
+    As in SciPy before 1.18, the last element of `p` is the complement of the others, and so has no gradient.
+    """
+    x, n, p = as_nonscalar(x), as_nonscalar(n), as_nonscalar(p)
+    x, n, p = [value if value.dtype == np.float64 else ops.np.astype(value, np.dtype(float)) for value in (x, n, p)]
+    others = ops.np.getitem(p, (..., slice(None, -1)))
+    last, complement = ops.np.getitem(p, (..., slice(-1, None))), subtract(1.0, ops.np.sum(others, -1, keepdims=True))
+    surplus = ops.np.detach(subtract(last, complement))
+    complement = add(complement, where(ops.np.less_equal(ops.np.absolute(surplus), 1e-15), surplus, 0.0))
+    p = ops.np.concatenate((others, complement), -1)
+    inside = ops.np.logical_and(ops.np.greater_equal(p, 0), ops.np.less_equal(p, 1))
+    allowed = ops.np.logical_and(ops.np.all(inside, -1), ops.np.greater_equal(n, 0))
+    counts = ops.np.all(ops.np.logical_and(ops.np.greater_equal(x, 0), ops.np.equal(x, ops.np.floor(x))), -1)
+    counts = ops.np.logical_and(counts, ops.np.equal(ops.np.sum(x, -1), n))
+    x = where(ops.np.expand_dims(counts, -1), x, 1.0)
+    terms = subtract(xlogy(x, where(inside, p, 1.0)), gammaln(add(x, 1.0)))
+    found = add(gammaln(add(where(ops.np.greater_equal(n, 0), n, 0.0), 1.0)), ops.np.sum(terms, -1))
+    return where(allowed, where(counts, found, -inf), nan)
+
+
+def multinomial_pmf(x: Any, n: Any, p: Any) -> Any:
+    """Return the probability of counts along the last axis."""
+    return exp(multinomial_logpmf(x, n, p))
+
+
+multinomial = Methods("multinomial", "The multinomial distribution.")
+add_method(multinomial, "logpmf", multinomial_logpmf)
+add_method(multinomial, "pmf", multinomial_pmf)
+add_refusals(multinomial, {"rvs": REFUSED["rvs"], "entropy": "it is a sum over all counts: pass arrays",
+                           "cov": "write n * (numpy.diag(p) - numpy.outer(p, p))"})
