@@ -14,7 +14,7 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 from xml.etree import ElementTree
 
@@ -76,8 +76,8 @@ def declare_capabilities(original: Any, ours: Any) -> None:
         return
     if isinstance(original, type):
         for name, value in vars(original).items():
-            if callable(value) and value in table:
-                table[getattr(ours, name)] = table[value]
+            if isinstance(value, (FunctionType, classmethod, staticmethod)):
+                declare_capabilities(getattr(original, name), getattr(ours, name))
 
 
 def import_for_tests(

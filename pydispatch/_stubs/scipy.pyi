@@ -529,6 +529,7 @@ class Operators:
     special_smirnovi: _special_agm
     special_softmax: _special_log_softmax
     special_spence: _special_digamma
+    special_sph_harm_y: _special_elliprj
     special_spherical_in: _special_spherical_in
     special_spherical_jn: _special_spherical_in
     special_spherical_kn: _special_spherical_in

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import copyreg
 import inspect
 import math
 import operator
@@ -35,7 +36,7 @@ from pydispatch.autograd.values import as_tensor
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.numpy.declare import COMPOSITE, CONSTANT, OF_NUMPY, REFUSED, read_off
 from pydispatch.scipy.batches import all_as_tensors, by_example_if_needed
-from pydispatch.scipy.classes import build_class
+from pydispatch.scipy.classes import Batching, build_class
 from pydispatch.scipy.pack import FACE, PASSED_ON
 from pydispatch.tree import tree_leaves, tree_map
 
@@ -169,7 +170,7 @@ WITH_CLASSES = (
     *[f"scipy.interpolate.{name}" for name in ("_bary_rational", "_cubic", "_interpolate", "_polyint", "_rbf",
                                                "_rbfinterp", "_rgi")],
     "scipy.signal._czt", "scipy.signal._ltisys", "scipy.signal._short_time_fft", "scipy.spatial.transform._rotation",
-    "scipy.spatial.transform._rigid_transform", "scipy.stats._kde")
+    "scipy.spatial.transform._rigid_transform", "scipy.spatial.transform._rotation_spline", "scipy.stats._kde")
 """Modules whose classes are public: their objects are pytree nodes, and have batches."""
 
 REWRITTEN = ("scipy.signal._filter_design", "scipy.signal._short_time_fft", "scipy.signal._waveforms")
@@ -316,7 +317,25 @@ def borrow_classes(family: str, names: str) -> None:
         original = FACE.original(f"{family}.{name}")
         if isinstance(original, type):
             BORROWED.add(f"{family}.{name}")
-            CLASSES[f"{family}.{name}"] = partial(copied_object, original, name)
+            CLASSES[f"{family}.{name}"] = partial(public_class, family, original, name)
+
+
+def public_class(family: str, original: type, name: str) -> Any:
+    """Return the copy of a class. Its name, by which its objects are pickled, is that in our module."""
+    found = copied_object(original, name)
+    for value in (found, *vars(found).values()):
+        value = getattr(value, "__func__", value)       # of a method of the class
+        if value is found or isinstance(value, FunctionType):
+            value.__module__ = f"pydispatch.scipy.{family}"
+    return found
+
+
+def named_class(module: str, name: str) -> Any:
+    """Return the class of this name in our module, or in the copy of SciPy's."""
+    return getattr(copy_of(module) if module.startswith("scipy.") else import_module(module), name)
+
+
+copyreg.pickle(Batching, lambda cls: (named_class, (cls.__module__, cls.__qualname__)))     # type: ignore[arg-type]
 
 
 def borrow(family: str, names: str) -> None:
@@ -393,7 +412,10 @@ class Borrowed:
 
     @cached_property
     def __signature__(self) -> inspect.Signature:
-        return inspect.signature(self.original)
+        try:
+            return inspect.signature(self.original)
+        except ValueError:      # of a function in C without one
+            return inspect.signature(lambda *args, **kwargs: None)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not any(isinstance(leaf, Tensor) for leaf in tree_leaves((args, kwargs))):

@@ -1,5 +1,6 @@
 """SciPy's classes on Tensors: SciPy's values, finite differences, loops over examples."""
 
+import pickle
 from importlib import import_module
 from types import SimpleNamespace
 
@@ -100,6 +101,9 @@ CALLS = {
     "spatial.transform.Slerp": (
         lambda of, v: of.spatial.transform.Slerp([0.0, 1.0], rotation(of).from_rotvec(v))([0.3, 0.6]).as_rotvec(),
         np.stack([ROTATION, -0.5 * ROTATION[::-1]])),
+    "spatial.transform.RotationSpline": (
+        lambda of, v: of.spatial.transform.RotationSpline([0.0, 1.0, 2.5], rotation(of).from_rotvec(v))(
+            [0.3, 1.6]).as_rotvec(), between(-1, 1, 3, 3)),
     "spatial.transform.RigidTransform": (
         lambda of, v: of.spatial.transform.RigidTransform.from_components(
             v, rotation(of).from_rotvec(v)).apply([1.0, 2.0, 3.0]), ROTATION),
@@ -162,6 +166,37 @@ def test_objects_are_pytree_nodes_of_the_public_class():
     assert any(np.shape(leaf)[0] == 2 for leaf in tree_leaves(value) if hasattr(leaf, "shape") and leaf.shape)
     found = func.vmap(lambda each: each(Q))(value)
     np.testing.assert_allclose(found, [scipy.interpolate.KroghInterpolator(X, y)(Q) for y in (Y, 2 * Y)])
+
+
+@pytest.mark.parametrize("make", {
+    "public": lambda: interpolate.CubicSpline(X, Y),
+    "private": lambda: signal.lti([1.0], [1.0, 2.0]),
+    "by a method of its class": lambda: CLASSES and transform.RigidTransform.identity(),
+}.values())
+def test_an_object_is_pickled(make):
+    value = make()
+    found = pickle.loads(pickle.dumps(value))
+    assert type(found) is type(value)
+    assert all((np.asarray(a) == b).all() for a, b in zip(tree_leaves(found), tree_leaves(value), strict=True)
+               if isinstance(b, np.ndarray))
+
+
+@pytest.mark.skipif("spatial.transform.Rotation" not in CLASSES, reason="SciPy computes rotations in compiled code")
+@pytest.mark.parametrize("sides", [("left",), ("right",), ("left", "right")])
+def test_rotations_are_reduced_by_groups(sides):
+    found, expected = [
+        of.from_rotvec(np.pi * between(-1, 1, 6, 3)).reduce(
+            return_indices=True, **{side: of.create_group({"left": "C3", "right": "T"}[side]) for side in sides})
+        for of in (transform.Rotation, scipy.spatial.transform.Rotation)]
+    np.testing.assert_allclose((found[0] * transform.Rotation.from_quat(expected[0].as_quat()).inv()).magnitude(), 0,
+                               atol=1e-12)
+    assert all((found[i] == expected[i]).all() for i, side in ((1, "left"), (2, "right")) if side in sides)
+
+
+def test_a_number_is_numpys_scalar_as_scipys():
+    assert isinstance(stats.gaussian_kde(Y).integrate_box_1d(0.0, 1.0), float)
+    if "spatial.transform.Rotation" in CLASSES:
+        assert isinstance(transform.Rotation.from_rotvec(ROTATION).magnitude(), float)
 
 
 def test_a_trace_refuses_values_by_name():

@@ -28,12 +28,29 @@ def _from_matrix(matrix: _Any, assume_valid: bool = False) -> _Any:
     return _copy_of(f"{_MODULE}._rotation_xp")._from_matrix_orthogonal(matrix)
 
 
+def _reduce(quat: _Any, left: _Any = None, right: _Any = None) -> _Any:
+    """Return the products of least angle of rotations with those of two groups, and the indices in the groups.
+
+    SciPy's has quaternions of ones in place of a group that is not given.
+    """
+    if left is None and right is None:
+        return quat, None, None
+    quat = _np.atleast_2d(quat)
+    left, right = (_np.array([[0.0, 0.0, 0.0, 1.0]]) if group is None else _np.atleast_2d(group)
+                   for group in (left, right))
+    compose = _copy_of(f"{_MODULE}._rotation_xp").compose_quat
+    products = compose(compose(left[None, :, None], quat[:, None, None]), right[None, None])
+    products = _np.reshape(products, (len(quat), -1, 4))
+    best = _np.argmax(_np.abs(products[..., 3]), axis=1)
+    return products[_np.arange(len(quat)), best], best // len(right), best % len(right)
+
+
 _MODULE = "scipy.spatial.transform"
-_REPLACED[f"{_MODULE}._rotation_xp"] = {"from_matrix": _from_matrix}
+_REPLACED[f"{_MODULE}._rotation_xp"] = {"from_matrix": _from_matrix, "reduce": _reduce}
 for _name in ("_rotation", "_rigid_transform"):
     _REPLACED[f"{_MODULE}.{_name}"] = {
         "select_backend": lambda *_, name=_name, **__: _copy_of(f"{_MODULE}.{name}_xp")}
 if _FACE.original("spatial.transform._rotation_xp") is not None:      # older versions compute in compiled code
-    _borrow_classes("spatial.transform", "RigidTransform Rotation Slerp")
+    _borrow_classes("spatial.transform", "RigidTransform Rotation RotationSpline Slerp")
 __all__ = _publish("spatial.transform", globals())
 __dir__ = only_public(globals())

@@ -134,6 +134,7 @@ sample("hyperu", 1.5, 2.5, between(0.5, 3, 3))
 sample("wright_bessel", 0.5, 1.5, between(0.1, 2, 3))
 sample("log_wright_bessel", 0.5, 1.5, between(0.1, 2, 3))
 sample("lpmv", 1, 2.5, between(-0.8, 0.8, 3))
+sample("sph_harm_y", 3, np.array([[-3], [0], [2], [4]]), between(0.1, 3, 3), between(-2, 2, 3))
 DEGREES = np.array([[0], [1], [4]])
 for _name in ("legendre", "chebyt", "chebyu", "chebyc", "chebys", "sh_legendre", "sh_chebyt", "sh_chebyu", "laguerre",
               "hermite", "hermitenorm"):

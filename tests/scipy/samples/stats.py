@@ -21,8 +21,11 @@ for name, (x, shapes) in SHAPES.items():
         sample(f"stats.{name}.{method}", np.array([-1.0, 0.0, 1.0, 2.0, np.inf, np.nan]), *[v[0] for v in shapes],
                tolerance=ROUNDED)
         sample(f"stats.{name}.{method}", x, *shapes, scale=np.array([1.0, -1.0, 0.0]), tolerance=ROUNDED)
-    sample(f"stats.{name}.ppf", between(0.1, 0.9, 2, 3), *shapes, loc=LOC, scale=SCALE, smooth=True, tolerance=1e-9)
-    sample(f"stats.{name}.ppf", np.array([-0.1, 0.0, 0.3, 1.0, 1.1, np.nan]), *[v[0] for v in shapes], tolerance=1e-9)
+    for method in ("ppf", "isf"):
+        sample(f"stats.{name}.{method}", between(0.1, 0.9, 2, 3), *shapes, loc=LOC, scale=SCALE, smooth=True,
+               tolerance=1e-9)
+        sample(f"stats.{name}.{method}", np.array([-0.1, 0.0, 1e-20, 0.3, 1.0, 1.1, np.nan]), *[v[0] for v in shapes],
+               tolerance=1e-9)
 sample("stats.norm.logpdf", [0.0, 1.0], [0.5, 0.2], 2, smooth=False)
 sample("stats.t.logpdf", EVERYWHERE, np.array([np.inf, 1e9, 2.0]), tolerance=ROUNDED)
 sample("stats.norm.logpdf", np.arange(3))
@@ -51,3 +54,9 @@ for method in ("pdf", "logpdf"):
     sample(f"stats.dirichlet.{method}", between(0.1, 0.3, 2), between(0.5, 3, 3), smooth=True, batches=False,
            tolerance=ROUNDED)
     sample(f"stats.dirichlet.{method}", between(0.1, 0.3, 2, 2), between(0.5, 3, 3), smooth=True, tolerance=ROUNDED)
+
+TALLIES = np.array([[1, 2, 3], [2, 2, 2], [1, 1, 1], [-1, 4, 3]])
+for method in ("pmf", "logpmf"):
+    sample(f"stats.multinomial.{method}", TALLIES, 6, np.array([0.2, 0.3, 0.5]), tolerance=ROUNDED)
+    sample(f"stats.multinomial.{method}", TALLIES, np.array([6, 6, 3, 6]), np.array([0.25, 0.75, 0.0]),
+           tolerance=ROUNDED)
