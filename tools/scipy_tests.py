@@ -132,7 +132,8 @@ def row(subpackage: str, folder: Path) -> str:
     ours = run(subpackage, folder, "ours", "-p", "scipy_tests")
     failed = {name: message for name, message in ours.items() if message}
     theirs = run(subpackage, folder, "scipy", "--last-failed", "--last-failed-no-failures=none") if failed else {}
-    lost = [f"{name}: {message.splitlines()[0]}" for name, message in failed.items() if not theirs.get(name, "did not run")]
+    lost = [f"{name}: {message.splitlines()[0]}" for name, message in failed.items()
+            if not theirs.get(name, "did not run")]
     (folder / f"{subpackage}.lost.txt").write_text("\n".join(lost))
     return f"| {subpackage} | {len(ours)} | {len(ours) - len(failed)} | {len(failed) - len(lost)} | {len(lost)} |"
 

@@ -405,3 +405,25 @@ def test_values_are_scipys():
                                    scipy.sparse.linalg.expm_multiply(factor * large.to_scipy(), np.ones(30)), rtol=1e-9)
     for ord in (None, "fro", 1, -1, np.inf, -np.inf):
         np.testing.assert_allclose(linalg.norm(SYMMETRIC, ord), scipy.sparse.linalg.norm(theirs, ord), rtol=1e-14)
+
+
+@pytest.mark.parametrize("arguments", [
+    ([[1.0, 0.0], [2.0, 3.0]],), ((2, 3),), (np.eye(2), None, np.float32), (scipy.sparse.eye_array(3, format="coo"),),
+], ids=["a list", "a shape", "a dtype", "another format"])
+def test_a_matrix_is_made_as_scipys(arguments):
+    found, expected = sparse.csr_array(*arguments), scipy.sparse.csr_array(*arguments)
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+    assert (found.toarray() == expected.toarray()).all()
+
+
+def test_functions_of_a_constant_matrix_are_scipys():
+    theirs = SYMMETRIC.to_scipy()
+    b = np.arange(1.0, 1.0 + SYMMETRIC.shape[0])
+    found, info = linalg.cg(SYMMETRIC, b, maxiter=1)
+    expected, expected_info = scipy.sparse.linalg.cg(theirs, b, maxiter=1)
+    assert (found == expected).all()
+    assert info == expected_info
+    assert linalg.norm(SYMMETRIC, axis=0).tolist() == scipy.sparse.linalg.norm(theirs, axis=0).tolist()
+    v0 = np.ones(SYMMETRIC.shape[0])
+    assert (linalg.eigsh(SYMMETRIC, 2, v0=v0, return_eigenvectors=False)
+            == scipy.sparse.linalg.eigsh(theirs, 2, v0=v0, return_eigenvectors=False)).all()

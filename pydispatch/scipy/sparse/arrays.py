@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
-from pydispatch._core import MetaArray, sum_to
+from pydispatch._core import MetaArray, Tensor, sum_to
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.numpy.declare import as_nonscalar
 from pydispatch.operators.batching import padded, rank
@@ -19,7 +19,7 @@ from pydispatch.operators.meta import broadcast, dtype_of, shape_of
 from pydispatch.ops import ops
 from pydispatch.packs import Joint
 from pydispatch.scipy.pack import SCIPY
-from pydispatch.tree import register_pytree_node
+from pydispatch.tree import register_pytree_node, tree_leaves
 
 product, sampled_product, solution = SCIPY.operators("sparse_product", "sparse_sampled_product", "sparse_solution")
 
@@ -245,10 +245,12 @@ class csr_array:  # noqa: N801  SciPy's name
     ----------
     arg1
         A tuple of values, columns and starts of rows, a tuple `(data, (rows, columns))`, whose values at the same
-        position are added, a sparse array, or a NumPy array. The values may be a Tensor. With more than one axis, they
-        are a stack of matrices of one structure.
+        position are added, or what else SciPy's class takes: a sparse array, an array, or a shape. The values may be a
+        Tensor. With more than one axis, they are a stack of matrices of one structure.
     shape
         Shape of one matrix. By default, it is as small as the positions allow.
+    dtype
+        Dtype of the values. By default, theirs.
 
     Raises
     ------
@@ -268,15 +270,9 @@ class csr_array:  # noqa: N801  SciPy's name
     data: Any
     structure: Structure
 
-    def __init__(self, arg1: Any, shape: tuple[int, int] | None = None):
-        if sparse.issparse(arg1):
-            csr = arg1.tocsr()
-            data, self.structure = csr.data.copy(), Structure(csr.indices, csr.indptr, csr.shape)
-        elif isinstance(arg1, csr_array):
+    def __init__(self, arg1: Any, shape: tuple[int, int] | None = None, dtype: Any = None):
+        if isinstance(arg1, csr_array):
             data, self.structure = arg1.data, arg1.structure
-        elif isinstance(arg1, np.ndarray):
-            csr = sparse.csr_array(arg1)
-            data, self.structure = csr.data, Structure(csr.indices, csr.indptr, csr.shape)
         elif isinstance(arg1, tuple) and len(arg1) == 2 and isinstance(arg1[1], tuple):
             data, self.structure = summed(as_nonscalar(arg1[0]), arg1[1], shape)
         elif isinstance(arg1, tuple) and len(arg1) == 3:
@@ -285,10 +281,14 @@ class csr_array:  # noqa: N801  SciPy's name
             if shape is None:
                 shape = (len(indptr) - 1, int(indices.max(initial=-1)) + 1)
             self.structure = Structure(indices, indptr, shape)
+        elif any(isinstance(leaf, Tensor) for leaf in tree_leaves(arg1)):
+            raise DispatchTypeError(f"csr_array: found {type(arg1).__name__}, expected (data, indices, indptr)\n"
+                                    "pass the Tensor as data: where its values are is a constant")
         else:
-            raise DispatchTypeError(f"csr_array: found {type(arg1).__name__}, expected (data, indices, indptr) or a "
-                                    "sparse array of SciPy's\nmake one: scipy.sparse.csr_array(...)")
-        self.data = as_nonscalar(data)
+            csr = sparse.csr_array(arg1, shape)
+            data, self.structure = csr.data.copy(), Structure(csr.indices, csr.indptr, csr.shape)
+        data = as_nonscalar(data)
+        self.data = data if dtype is None else ops.np.astype(data, np.dtype(dtype))
         check_values("csr_array", tuple(self.data.shape), self.structure)
 
     @classmethod

@@ -127,8 +127,19 @@ def equation(name: str, solver: Callable[..., Any]) -> HigherOrderOperator:
 
 def holds_tensors(*values: Any) -> bool:
     """Return whether one of these matrices, vectors and functions is one of ours."""
-    return any(isinstance(value, (Tensor, csr_array)) or type(value).__module__ == LINEAR_OPERATORS or (
-        callable(value) and not isinstance(value, linalg.LinearOperator)) for value in values)
+    return any(not is_raw(value) and (
+        isinstance(value, (Tensor, csr_array)) or type(value).__module__ == LINEAR_OPERATORS or (
+            callable(value) and not isinstance(value, linalg.LinearOperator))) for value in values)
+
+
+def is_raw(value: Any) -> bool:
+    """Return whether a value is a matrix of ours with NumPy's values."""
+    return isinstance(value, csr_array) and type(value.data) is np.ndarray and value.data.ndim == 1
+
+
+def as_scipys(value: Any) -> Any:
+    """Return a matrix of ours with NumPy's values as SciPy's. Other values are unchanged."""
+    return value.to_scipy() if is_raw(value) else value
 
 
 LINEAR_OPERATORS = "scipy.sparse.linalg._interface"
@@ -177,7 +188,7 @@ def iteration(name: str) -> Callable[..., Any]:
 
     def solve(A: Any, b: Any, x0: Any = None, **options: Any) -> Any:
         if not holds_tensors(A, b, x0):
-            return scipys(A, b, x0, **options)
+            return scipys(as_scipys(A), b, x0, **options)
         A, b = as_ours(A), as_nonscalar(b)
         vector = ops.np.reshape(b, (-1,))
         dtype = np.result_type(b.dtype, getattr(A, "dtype", None) or np.float64, np.float64)
@@ -219,7 +230,7 @@ def eigsh(A: Any, k: int = 6, M: Any = None, sigma: float | None = None, which: 
     """Compute some eigenvalues and eigenvectors of a symmetric matrix. For Tensors, of real numbers."""
     options.update(sigma=sigma, which=which, v0=v0, ncv=ncv, maxiter=maxiter, tol=tol)
     if not holds_tensors(A, M):
-        return linalg.eigsh(A, k, M, return_eigenvectors=return_eigenvectors, **options)
+        return linalg.eigsh(as_scipys(A), k, as_scipys(M), return_eigenvectors=return_eigenvectors, **options)
     matrices = [as_ours(each) for each in (A, M) if each is not None]
     check_real("eigsh", *matrices)
     n = A.shape[0]
@@ -241,7 +252,7 @@ def svds(A: Any, k: int = 6, ncv: Any = None, tol: float = 0, which: str = "LM",
     """Compute some singular values and vectors. For Tensors, of a matrix of real numbers."""
     options.update(ncv=ncv, tol=tol, which=which, v0=v0, maxiter=maxiter, solver=solver)
     if not holds_tensors(A):
-        return linalg.svds(A, k, return_singular_vectors=return_singular_vectors, **options)
+        return linalg.svds(as_scipys(A), k, return_singular_vectors=return_singular_vectors, **options)
     A = as_ours(A)
     check_real("svds", A)
     m, n = A.shape
@@ -268,7 +279,7 @@ def expm_multiply(A: Any, B: Any, start: float | None = None, stop: Any = None, 
                   endpoint: bool | None = None, traceA: complex | None = None) -> Any:
     """Multiply by the exponential of a matrix, or of `num` multiples of it, without computing the exponential."""
     if not holds_tensors(A, B):
-        return linalg.expm_multiply(A, B, start, stop, num, endpoint, traceA)
+        return linalg.expm_multiply(as_scipys(A), B, start, stop, num, endpoint, traceA)
     A, B = as_ours(A), as_nonscalar(B)
     if start is None:
         return by_example_if_needed(exponential_times, (A, B, 1.0), {})
@@ -304,8 +315,8 @@ def exponential_times(A: Any, B: Any, time: float) -> Any:
 
 def norm(x: Any, ord: Any = None, axis: Any = None) -> Any:
     """Compute the norm of a sparse matrix: Frobenius, or 1 or infinity."""
-    if not isinstance(x, csr_array):
-        return linalg.norm(x, ord, axis)
+    if not isinstance(x, csr_array) or is_raw(x):
+        return linalg.norm(as_scipys(x), ord, axis)
     size = ops.np.absolute(x.data)
     if axis is None and ord in (None, "fro", "f"):
         return ops.np.sqrt(ops.np.sum(size * size, -1))
