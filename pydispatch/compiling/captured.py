@@ -60,7 +60,7 @@ _MISSING = object()
 _UNKNOWN: Any = None
 
 
-class Entry(NamedTuple):
+class CapturedValue(NamedTuple):
     """A value that something holds. The holder is None for what cannot come to hold another value."""
 
     holder: Any
@@ -83,7 +83,7 @@ class Captured:
     def __init__(self, roots: Collection[Any], names: Collection[str], ignored: Collection[Place] = (),
                  arguments: Collection[int] = ()) -> None:
         self.links: tuple[Link, ...] | None = None
-        self._entries: list[Entry] = []
+        self._entries: list[CapturedValue] = []
         tokens: list[Hashable] = []
         links: list[Link | None] = []
         for entry in entries_in_reach(roots, names, ignored):
@@ -126,13 +126,13 @@ class Captured:
 
 def entries_in_reach(
     roots: Collection[Any], names: Collection[str], ignored: Collection[Place] = ()
-) -> Iterator[Entry]:
+) -> Iterator[CapturedValue]:
     """Yield what is in reach of functions by these names, once for each place, in order of distance."""
     seen: set[int] = set()
-    found = [Entry(None, i, root, "the function") for i, root in enumerate(roots)]
+    found = [CapturedValue(None, i, root, "the function") for i, root in enumerate(roots)]
     left = MOST_ENTRIES
     while found and left > 0:
-        following: list[Entry] = []
+        following: list[CapturedValue] = []
         for entry in found[:left]:
             if entry.place in ignored or (id(entry.holder), _LENGTH) in ignored:
                 continue
@@ -158,7 +158,7 @@ def names_in_reach(roots: Collection[Any]) -> frozenset[str]:
         names = found
 
 
-def _entries_of(value: Any, names: Collection[str]) -> list[Entry]:
+def _entries_of(value: Any, names: Collection[str]) -> list[CapturedValue]:
     """Return what an object holds, as far as code with these names reads it."""
     cls = type(value)
     if cls is FunctionType:
@@ -169,9 +169,9 @@ def _entries_of(value: Any, names: Collection[str]) -> list[Entry]:
     if isinstance(value, type):
         return _class_attributes(value, names)
     if isinstance(value, dict):
-        return [Entry(value, key, part, f"the key {key!r} of a dict") for key, part in value.items()]
+        return [CapturedValue(value, key, part, f"the key {key!r} of a dict") for key, part in value.items()]
     if isinstance(value, list):
-        return [Entry(value, i, part, f"element {i} of a list") for i, part in enumerate(value)]
+        return [CapturedValue(value, i, part, f"element {i} of a list") for i, part in enumerate(value)]
     if isinstance(value, (tuple, *_UNORDERED)):
         return _fixed(value, f"an element of a {cls.__name__}")
     if isinstance(value, (MethodType, BuiltinMethodType)):
@@ -187,18 +187,18 @@ def _entries_of(value: Any, names: Collection[str]) -> list[Entry]:
     if is_of_a_library(cls):
         return _fixed(value.reachable, "a function") if hasattr(cls, "reachable") else []
     held = attributes_of(value)
-    slots = [Entry(value, name, getattr(value, name), f"the attribute {name!r} of {cls.__name__}")
+    slots = [CapturedValue(value, name, getattr(value, name), f"the attribute {name!r} of {cls.__name__}")
              for name in slots_of(value) if _is_named(name, names) and hasattr(value, name)]
     return [*([] if held is None else _named(value, held, names)), *slots, *_class_attributes(cls, names)]
 
 
-def _fixed(values: Collection[Any], description: str) -> list[Entry]:
-    return [Entry(None, None, value, description) for value in values]
+def _fixed(values: Collection[Any], description: str) -> list[CapturedValue]:
+    return [CapturedValue(None, None, value, description) for value in values]
 
 
-def _named(value: Any, held: dict[str, Any], names: Collection[str]) -> list[Entry]:
+def _named(value: Any, held: dict[str, Any], names: Collection[str]) -> list[CapturedValue]:
     owner = value.__name__ if isinstance(value, FunctionType) else type(value).__name__
-    return [Entry(held, name, part, f"the attribute {name!r} of {owner}") for name, part in held.items()
+    return [CapturedValue(held, name, part, f"the attribute {name!r} of {owner}") for name, part in held.items()
             if name == "__wrapped__" or _is_named(name, names)]
 
 
@@ -206,18 +206,18 @@ def _is_named(name: str, names: Collection[str]) -> bool:
     return name in names or ANY in names
 
 
-def _variables_of(function: FunctionType) -> Iterator[Entry]:
+def _variables_of(function: FunctionType) -> Iterator[CapturedValue]:
     """Yield the variables of enclosing functions and the globals that a function reads."""
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
-            yield Entry(cell, None, cell.cell_contents, f"the variable {name!r}")
+            yield CapturedValue(cell, None, cell.cell_contents, f"the variable {name!r}")
         except ValueError:
             continue        # it has no value yet
     if _is_local(function.__module__):
         known = function.__globals__
         for name in _globals_in(function.__code__):
             if name in known:
-                yield Entry(known, name, known[name], f"the global variable {name!r}")
+                yield CapturedValue(known, name, known[name], f"the global variable {name!r}")
 
 
 def _globals_in(code: CodeType) -> tuple[str, ...]:
@@ -233,14 +233,14 @@ def _names_in(code: CodeType, operations: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*own, *inner)))
 
 
-def _data_of(module: ModuleType, names: Collection[str]) -> list[Entry]:
+def _data_of(module: ModuleType, names: Collection[str]) -> list[CapturedValue]:
     """Return the variables of a module. Its functions and classes stay as they are, except in a notebook or script."""
     held, is_main = vars(module), module.__name__ == "__main__"
-    return [Entry(held if is_main or not callable(part) else None, name, part, f"{module.__name__}.{name}")
+    return [CapturedValue(held if is_main or not callable(part) else None, name, part, f"{module.__name__}.{name}")
             for name in names if (part := held.get(name)) is not None]
 
 
-def _class_attributes(cls: type, names: Collection[str]) -> list[Entry]:
+def _class_attributes(cls: type, names: Collection[str]) -> list[CapturedValue]:
     """Return the attributes of a user's class: special methods, and by name. Classes of libraries may call all."""
     found: dict[str, Any] = {}
     is_all = any(map(is_of_a_library, cls.__mro__)) or issubclass(cls, FunctionBase)
@@ -249,7 +249,7 @@ def _class_attributes(cls: type, names: Collection[str]) -> list[Entry]:
             is_code = isinstance(part, (FunctionType, *_WRAPPERS, property))
             if name not in found and (_is_named(name, names) or (is_code and (is_all or name.startswith("__")))):
                 found[name] = part
-    return [Entry(cls, name, part, f"the attribute {name!r} of {cls.__name__}") for name, part in found.items()
+    return [CapturedValue(cls, name, part, f"the attribute {name!r} of {cls.__name__}") for name, part in found.items()
             if name not in ("__dict__", "__weakref__", "__doc__", "__module__")]
 
 

@@ -57,7 +57,8 @@ def test_no_page_is_too_long():
 
 
 def test_headings_begin_a_line():
-    pages = {page.stem: re.findall(r".* #{2,3} [A-Z].*", page.read_text(encoding="utf-8")) for page in DOCS.glob("*.md")}
+    pages = {page.stem: re.findall(r".* #{2,3} [A-Z].*", page.read_text(encoding="utf-8"))
+             for page in DOCS.glob("*.md")}
     assert {page: lines for page, lines in pages.items() if lines} == {}
 
 
