@@ -335,7 +335,7 @@ def named_class(module: str, name: str) -> Any:
     return getattr(copy_of(module) if module.startswith("scipy.") else import_module(module), name)
 
 
-copyreg.pickle(Batching, lambda cls: (named_class, (cls.__module__, cls.__qualname__)))     # type: ignore[arg-type]
+copyreg.pickle(Batching, lambda cls: (named_class, (cls.__module__, cls.__qualname__)))
 
 
 def borrow(family: str, names: str) -> None:

@@ -56,7 +56,7 @@ __all__ = ["IntegrationWarning", "odeint", "quad"]
 __dir__ = only_public(globals())
 
 TOLERANCE = 1.49012e-8      # SciPy's tolerance for odeint
-COMPILED = (LowLevelCallable, ctypes._CFuncPtr)
+COMPILED = (LowLevelCallable, ctypes.CFUNCTYPE(None).__mro__[1])
 
 
 def paired_with(values: Sequence[Any], gradients: Sequence[Any], like: Any) -> Any:
