@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -35,15 +36,20 @@ def name_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
 
 
-SOURCES = {name_of(path): ast.parse(path.read_text()) for path in sorted(ROOT.rglob("*.py"))}
+SOURCES = {name_of(path): path for path in sorted(ROOT.rglob("*.py"))}
 
 
+def tree_of(module: str) -> ast.Module:
+    return ast.parse(SOURCES[module].read_text())
+
+
+@cache
 def imported_names(module: str, *, by_checkers: bool = False) -> set[str]:
     """Return the modules of the package that a module imports when it is run, without the name of the package.
 
     `by_checkers` adds those that type checkers alone import.
     """
-    tree = SOURCES[module]
+    tree = tree_of(module)
     for_checkers = set() if by_checkers else {
         id(inner) for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
         for inner in ast.walk(node)
@@ -78,7 +84,7 @@ def test_type_checkers_find_no_circle_in_tracing():
 
 @together("module", SOURCES)
 def test_no_import_inside_a_function(module):
-    functions = [node for node in ast.walk(SOURCES[module]) if isinstance(node, (ast.FunctionDef, ast.Lambda))]
+    functions = [node for node in ast.walk(tree_of(module)) if isinstance(node, (ast.FunctionDef, ast.Lambda))]
     inside = [ast.unparse(node) for function in functions for node in ast.walk(function)
               if isinstance(node, (ast.Import, ast.ImportFrom))]
     assert inside == []
