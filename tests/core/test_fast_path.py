@@ -578,10 +578,17 @@ def described(value, operand):
         return [described(item, operand) for item in value]
     if not isinstance(value, Tensor):
         array = isinstance(value, np.ndarray)
-        return type(value), str(value), array and np.shares_memory(value, operand_array(operand))
+        return type(value), elements(value), array and np.shares_memory(value, operand_array(operand))
     return (
-        type(value), str(value), value.dtype, value._version, value.requires_grad, str(value.grad_fn),
+        type(value), elements(value), value.dtype, value._version, value.requires_grad, str(value.grad_fn),
         _core.is_view(value), isinstance(operand, Tensor) and _core.have_one_memory(value, operand), value is operand)
+
+
+def elements(value):
+    """Return what an array consists of, which NumPy takes longer to print, or the text of another value."""
+    while isinstance(value, Tensor):
+        value = value.array
+    return (value.dtype, value.shape, value.tobytes()) if type(value) is np.ndarray else str(value)
 
 
 def operand_array(operand):
