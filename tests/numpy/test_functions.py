@@ -51,6 +51,8 @@ CALLS = [pytest.param(sample, id=repr(sample)) for samples in SAMPLES.values() f
          if array_function(sample.name).numpy_function is not None]      # older NumPys lack some
 WITH_ARRAYS = [call for call in CALLS if has_arrays(call)]
 SMOOTH = [call for call in WITH_ARRAYS if call.values[0].smooth]
+FULLY_CHECKED = {id(call.values[0]) for call in {call.values[0].name: call for call in reversed(SMOOTH)}.values()}
+"""Samples whose Jacobians are compared element by element. Of others, and of second derivatives, a projection is."""
 BATCHED = [call for call in WITH_ARRAYS if call.values[0].batches]
 WITH_SHAPE = [call for call in WITH_ARRAYS if call.values[0].has_shape]
 
@@ -171,7 +173,7 @@ deprecated = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @for_each_sample(SMOOTH)
 def test_gradients_are_those_of_finite_differences(sample):
     function, tensors = function_of_tensors(ours(sample.name), sample)
-    gradcheck(function, tensors, check_forward_ad=True)
+    gradcheck(function, tensors, check_forward_ad=True, fast_mode=id(sample) not in FULLY_CHECKED)
     gradgradcheck(function, tensors, fast_mode=True)
 
 
