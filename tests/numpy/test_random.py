@@ -95,7 +95,7 @@ CALLS = [
     call("permuted", A), call("permuted", MATRIX), call("permuted", MATRIX, axis=0), call("permuted", MATRIX, axis=1),
     call("permuted", MATRIX, axis=-1), call("permuted", [[3, 1, 2]], axis=1), call("permuted", MATRIX[:0], axis=1),
 ]
-EACH = pytest.mark.parametrize("sample", CALLS, ids=repr)
+EACH = together("sample", CALLS, ids=repr)
 
 
 def rng() -> random.Generator:

@@ -47,6 +47,6 @@ def test_a_function_for_arrays_names_what_to_write_for_tensors():
         signal.medfilt(Tensor(x))
 
 
-@pytest.mark.parametrize("name", sorted(FACE.reasons))
+@together("name", sorted(FACE.reasons))
 def test_a_refusal_says_what_to_write(name):
     assert len(FACE.reasons[name].split()) > 6
