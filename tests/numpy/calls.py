@@ -36,13 +36,15 @@ class case_named:  # noqa: N801
 
 
 def for_each_sample(calls: list[Any]) -> Callable[[Callable[[Sample], None]], Callable[..., None]]:
-    """Run a check of one sample on all samples of a function, as one case that reports each failing sample.
+    """Run a check of one sample on all samples of a module's functions, as one case that reports each failing sample.
 
     `calls` are parameters of pytest. Samples with marks, "slow" say, are a case of their own.
     """
     groups: dict[tuple[str, ...], list[Sample]] = {}
     for call in calls:
-        groups.setdefault((call.values[0].name, *[mark.name for mark in call.marks]), []).append(call.values[0])
+        module, dot, _ = call.values[0].name.partition(".")
+        key = (module if dot else "numpy", *[mark.name for mark in call.marks])
+        groups.setdefault(key, []).append(call.values[0])
     cases = [pytest.param(samples, id=name, marks=[getattr(pytest.mark, mark) for mark in marks])
              for (name, *marks), samples in groups.items()]
 
