@@ -12,6 +12,7 @@ from pydispatch.compiling import functions
 from pydispatch.higher_order import scan
 from pydispatch.operators.declare import IS_NUMPY_2_0
 from tests.compiling.same import check_same
+from tests.together import together
 
 X = np.random.default_rng(0).uniform(-2, 2, 40)
 TABLE = [np.zeros(40), np.zeros(40), np.ones(40)]
@@ -108,8 +109,8 @@ def check_calls(f, numbers, dtype):
 
 
 @pytest.mark.filterwarnings("ignore::pydispatch.exceptions.PerformanceWarning")
-@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", [*AS_VALUES, *OF_FLOATS, *WHOSE_VALUES_MATTER])
+@together("dtype", DTYPES)
 def test_results_are_those_of_the_function(name, dtype):
     f, numbers = {**AS_VALUES, **OF_FLOATS, **WHOSE_VALUES_MATTER}[name]
     check_calls(f, numbers, dtype)

@@ -50,7 +50,7 @@ CALLS = {
     if KINDS[name] != "refused" and numpys(name) is not None and name not in (*IN_PLACE, *TOLD, "empty", "empty_like")
     and (calls := calls_of(name))}
 
-every_function = pytest.mark.parametrize("name", CALLS)
+every_function = together("name", CALLS)
 
 
 def outcome(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, set[type]]:
@@ -203,7 +203,7 @@ STEPS = ("atleast_2d", "atleast_3d")
 """Functions that add axes of one element, whose steps NumPy and operators count otherwise."""
 
 
-@pytest.mark.parametrize("name", [name for name in CALLS if name not in (*NEW_ARRAYS, *CONVERSIONS)])
+@together("name", [name for name in CALLS if name not in (*NEW_ARRAYS, *CONVERSIONS)])
 def test_views_are_numpys(name):
     for call in CALLS[name]:
         args, kwargs = mapped(same_as, call[:2])

@@ -9,6 +9,7 @@ from pydispatch import Tensor, compile, ops
 from pydispatch.backends.meta import MetaArray
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func import functionalize, jvp, vjp, vmap
+from tests.together import together
 
 INDEX_ARRAYS = [np.array([0, 1]), np.array(1), np.array([True, False]), True, np.True_, (slice(None), np.array([0]))]
 
@@ -158,7 +159,6 @@ def test_repeated_indices_are_written_once_or_summed():
 PLACES = np.random.default_rng(0).integers(-5, 5, 40)
 
 
-@pytest.mark.parametrize("dtype", [bool, np.int8, np.uint64, np.float16, np.float32, np.float64, np.complex64])
 @pytest.mark.parametrize(("shape", "key"), [
     pytest.param((5,), PLACES, id="elements"),
     pytest.param((5,), np.sort(PLACES), id="sorted"),
@@ -171,6 +171,7 @@ PLACES = np.random.default_rng(0).integers(-5, 5, 40)
     pytest.param((5, 5), (PLACES, PLACES[::-1]), id="single"),
 ])
 @pytest.mark.parametrize("layout", ["whole", "strided", "row", "number"])
+@together("dtype", [bool, np.int8, np.uint64, np.float16, np.float32, np.float64, np.complex64])
 def test_layers_are_added_in_numpys_order(dtype, shape, key, layout):
     rng = np.random.default_rng(1)
     x = (rng.standard_normal(shape) * 100).astype(dtype)
