@@ -180,7 +180,7 @@ class Race:
                 assert not in_force_all_along, (f"{token} answered, although a kernel under {better} was in force")
 
 
-@pytest.mark.parametrize("seconds", [2, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seconds", [2, pytest.param(5, marks=pytest.mark.slow)])
 @pytest.mark.filterwarnings("ignore::pydispatch.exceptions.OverrideWarning")
 def test_calls_while_others_register_and_remove(fresh, tracer, seconds):
     race = Race(fresh, 3)
