@@ -48,13 +48,13 @@ def called(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     found = by_example_if_needed(function, args, kwargs)
     if any(isinstance(leaf, Tensor) for leaf in tree_leaves((args, kwargs))):
         return all_as_tensors(found)
-    return tree_map(lambda leaf: _array_of(leaf) if isinstance(leaf, Tensor) else leaf, found)
+    return tree_map(as_numpys, found)
 
 
-def _array_of(tensor: Tensor) -> Any:
-    values = known_values(tensor)
-    assert values is not None
-    return values[()]
+def as_numpys(leaf: Any) -> Any:
+    """Return the NumPy array or scalar of a Tensor. Other values, and Tensors of unknown values, are unchanged."""
+    known = known_values(leaf) if isinstance(leaf, Tensor) else None
+    return leaf if known is None else known[()]
 
 
 def takes_batches(name: str, value: Any) -> bool:

@@ -7,10 +7,10 @@ order.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import math
 import warnings
+from _ctypes import CFuncPtr
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -56,7 +56,7 @@ __all__ = ["IntegrationWarning", "odeint", "quad"]
 __dir__ = only_public(globals())
 
 TOLERANCE = 1.49012e-8      # SciPy's tolerance for odeint
-COMPILED = (LowLevelCallable, ctypes.CFUNCTYPE(None).__mro__[1])
+COMPILED = (LowLevelCallable, CFuncPtr)
 
 
 def paired_with(values: Sequence[Any], gradients: Sequence[Any], like: Any) -> Any:

@@ -151,7 +151,8 @@ def optimum(
     `body(x, *args)` returns f and c, of which the first `n_equal` are 0 and the others, `n_more`, at least 0.
     """
     n = n_equal + n_more
-    low, high = [NP.broadcast_to(as_array(each), x0.shape) for each in bounds or (-np.inf, np.inf)]
+    bounds = (-np.inf, np.inf) if bounds is None else bounds
+    low, high = [NP.broadcast_to(as_array(each), x0.shape) for each in bounds]
     z: tuple[Any, ...] = (x0,)
     lows: tuple[Any, ...] = (low,)
     highs: tuple[Any, ...] = (high,)
@@ -724,7 +725,7 @@ def root_scalar(
     np.float64(2.0)
     """
     others = {"method": method, "xtol": xtol, "rtol": rtol, "maxiter": maxiter, "options": options}
-    starts = [each for each in (*(bracket or ()), x1) if each is not None]
+    starts = [each for each in (*(() if bracket is None else bracket), x1) if each is not None]
 
     def search(value_at: Any, slope_at: Any, start: float, starts: list[float]) -> Any:
         given: dict[str, Any] = {}

@@ -199,3 +199,10 @@ def test_a_covariance_that_is_not_determined_is_infinite():
 def test_parameters_are_scipys(name):
     assert list(inspect.signature(getattr(optimize, name)).parameters) == list(
         inspect.signature(getattr(reference, name)).parameters)
+
+
+def test_brackets_and_bounds_may_be_arrays():
+    found = optimize.root_scalar(lambda x: x * x - 2.0, bracket=np.array([0.0, 5.0]))
+    assert found.root == pytest.approx(np.sqrt(2.0))
+    found = optimize.least_squares(lambda x: x - 3.0, np.ones(2), bounds=np.array([[0.0, 0.0], [2.0, 5.0]]))
+    np.testing.assert_allclose(found.x, [2.0, 3.0], rtol=1e-5)
