@@ -426,7 +426,7 @@ cdef tuple run_plan(PyObject* plan, PyObject* const* inputs, bint takes_donated)
             PyMem_RawFree(table)
     held = None
     if (<Plan>plan).arena_size <= LARGEST_SPARE and (
-            run.inputs == NULL if IS_FREE_THREADED else has_references(<PyObject*>arena, 1)):
+            IS_FREE_THREADED and run.inputs == NULL or has_references(<PyObject*>arena, 1)):
         give_object(own_place((<Plan>plan).spares), new_reference(arena))
     return results
 

@@ -156,11 +156,11 @@ cdef int complete(OpOverload op) except -1:
 
 cdef inline int complete_by(OpOverload op, declaration, list registrations) except -1:
     if op.declaration is declaration:       # else another thread was faster
-        registrations = registrations + op.own_registrations
-        keep_for_readers(declaration)
-        keep_for_readers(op.own_registrations)
-        op.own_registrations = registrations
+        former = op.own_registrations
+        op.own_registrations = registrations + former
         op.declaration = None
+        keep_for_readers(declaration)
+        keep_for_readers(former)
     return 0
 
 
@@ -325,8 +325,9 @@ cdef class OpOverload:
 
     def install_table(self, Table table or None):
         """Publish a table. None marks the operator stale, so that the next call computes one."""
-        keep_for_readers(self.table)
+        former = self.table
         self.table = table
+        keep_for_readers(former)
 
     def __reduce__(self):
         return upcalls.reduce_operator(self)

@@ -17,6 +17,6 @@ cdef inline PyObject* new_array_of_double(int ndim, cnp.npy_intp* extents) excep
 
 
 cdef inline void release_reference(PyObject* value) noexcept:
-    if (not has_references(value, 1) or Py_TYPE(value) != &PyArray_Type
+    if (IS_FREE_THREADED or not has_references(value, 1) or Py_TYPE(value) != &PyArray_Type
             or not keep_array(<PyArrayObject*>value, FLOAT64)):
         Py_DECREF(value)

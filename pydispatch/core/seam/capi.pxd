@@ -93,6 +93,7 @@ cdef extern from "core/src/seam.h":
     bint has_more_references(PyObject* object, Py_ssize_t n) noexcept   # return whether it has more than n
     bint is_temporary(PyObject* object) noexcept    # return whether only the current expression holds it
     const bint IS_FREE_THREADED         # whether threads run without the GIL
+    bint is_only_thread() noexcept      # whether Python has just one thread
     # set a field that is None and stays as it is from then on. Return what it holds, borrowed
     PyObject* publish_once(PyObject** place, object value) noexcept
     void share_freely(object) noexcept              # no thread counts references to an object of this thread any longer
@@ -206,7 +207,7 @@ cdef object numpy_integer
 cdef PyObject* FLOAT64    # the dtype
 cdef PyTypeObject* FLOAT64_SCALAR    # numpy.float64
 cdef object numpy_umath          # the module of universal functions. Some, such as `clip`, have no public name
-cdef void keep_for_readers(value) noexcept      # keep the object of a field that is about to change, without the GIL
+cdef void keep_for_readers(value) noexcept      # keep the former object of a field that was changed, without the GIL
 cdef list keep_in(list kept, value)    # append to a list, which is made on first use
 cdef tuple tuple_of(PyObject* const* values, Py_ssize_t n)    # return a tuple of the first n values
 cdef int make_vectorcallable(type cls, Py_ssize_t offset) except -1

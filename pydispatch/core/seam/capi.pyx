@@ -19,7 +19,7 @@ cdef Py_ssize_t n_replaced = 0
 
 
 cdef inline void keep_for_readers(value) noexcept:
-    if IS_FREE_THREADED and value is not None:
+    if IS_FREE_THREADED and value is not None and not is_only_thread():
         replaced_objects.append(value)
 
 

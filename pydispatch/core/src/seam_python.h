@@ -45,14 +45,22 @@ static inline void put_reference(PyObject** place, PyObject* value) {
     Py_XDECREF(old); /* NULL after `del` */
 }
 
-/* Without the GIL, a count of references can be out of date, so nobody is known to be the only holder. */
+/* Without the GIL, the count is known only of an object that this thread made and no other thread holds. Others have
+   MANY_REFERENCES. */
 #if defined(Py_GIL_DISABLED)
-#define has_references(object, n) ((void)(object), (void)(n), 0)
-#define has_more_references(object, n) ((void)(object), (void)(n), 1)
+#define MANY_REFERENCES PY_SSIZE_T_MAX
+
+static inline Py_ssize_t count_of_references(PyObject* object) {
+    if (!_Py_IsOwnedByCurrentThread(object) ||
+        atomic_load_explicit((volatile _Atomic Py_ssize_t*)&object->ob_ref_shared, memory_order_acquire) != 0)
+        return MANY_REFERENCES;
+    return (Py_ssize_t)atomic_load_explicit((volatile _Atomic uint32_t*)&object->ob_ref_local, memory_order_relaxed);
+}
 #else
-#define has_references(object, n) (Py_REFCNT(object) == (n))
-#define has_more_references(object, n) (Py_REFCNT(object) > (n))
+#define count_of_references(object) Py_REFCNT(object)
 #endif
+#define has_references(object, n) (count_of_references(object) == (n))
+#define has_more_references(object, n) (count_of_references(object) > (n))
 
 /* Whether only the expression that calls us holds an object. Which references the interpreter itself holds differs from
    version to version. */
@@ -67,11 +75,16 @@ static inline void put_reference(PyObject** place, PyObject* value) {
 /* --- objects that threads share ---------------------------------------------------------------------------------- */
 
 /* With the GIL, a field is read and its object is counted in one step. Without it, another thread may replace and
-   release the object in between, so `keep_for_readers` (core/seam/capi.pyx) keeps it alive for a while. `publish_once`
+   release the object in between, so `keep_for_readers` (core/seam/capi.pyx) keeps it alive for a while, unless there
+   is no other thread (`is_only_thread`). `publish_once`
    sets a field that is None and never changes again, and returns, borrowed, what it holds then. `share_freely` makes an
    object of the calling thread immortal, as every call uses it, and threads would take turns at its count. */
 #if defined(Py_GIL_DISABLED)
 #define IS_FREE_THREADED 1
+
+static inline int is_only_thread(void) {
+    return PyThreadState_Next(PyInterpreterState_ThreadHead(PyInterpreterState_Get())) == NULL;
+}
 
 static inline void share_freely(PyObject* object) {
 #if PY_VERSION_HEX >= 0x030F0000
@@ -91,6 +104,7 @@ static inline PyObject* publish_once(PyObject** place, PyObject* value) {
 }
 #else
 #define IS_FREE_THREADED 0
+#define is_only_thread() 1
 #define share_freely(object) ((void)0)
 
 static inline PyObject* publish_once(PyObject** place, PyObject* value) {

@@ -100,6 +100,8 @@ cdef enum:
 cdef inline bint is_unused(State around, State inside) noexcept:
     """Return whether this is the state of a `grad` that has returned, and nothing else holds it."""
     cdef Py_ssize_t mappings = 0
+    if IS_FREE_THREADED:        # threads may share the state around
+        return False
     if around.published == <PyObject*>inside:
         mappings = 1
         if not has_references(<PyObject*>around.published_variables, 1):     # a copy of the context

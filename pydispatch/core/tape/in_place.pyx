@@ -263,8 +263,9 @@ cdef int rebase(Tensor tensor, TapeNode node) except -1:
     edge = node
     if not is_whole(bottom_of(tensor), memory):
         edge = upcalls.written_node(tensor, memory.array, memory.edge, node, interpreter_of(tensor))
-    keep_for_readers(memory.edge)
+    former = memory.edge
     memory.edge = edge
+    keep_for_readers(former)
     memory.is_leaf = False
     memory.generation += 1
     return set_edge(tensor, regenerated_edge(tensor, memory))
@@ -344,12 +345,13 @@ cdef inline int share_memory_held(Tensor view, Tensor source) except -1:
     if memory.array is None:
         # A separate object. Nodes that saved a result count its writes in the first one, which must not refer back to
         # them.
+        former = memory
         memory = memory_of_detached(source)
-        keep_for_readers(source.memory)
-        source.memory = memory
         memory.array = raw_array(source)
         memory.edge = (<Wrapper>source).interpreter.edge_at(source) if source.word & WRAPPER_FLAG else source.edge
         memory.is_leaf = is_leaf_edge(source.edge)
+        source.memory = memory
+        keep_for_readers(former)
     view.memory = memory
     if source.word & WRAPPER_FLAG:
         (<Wrapper>source).interpreter.note_view(view, source)

@@ -146,8 +146,8 @@ cdef object compiled_derivative_of(OpOverload op, Table table):
 cdef inline void publish_derivative(Table table, source, derivative) noexcept:
     """Store the compiled derivative, unless another thread was faster."""
     if not table.derivative_is_compiled and table.derivative is source:
-        keep_for_readers(source)
         table.derivative = derivative
+        keep_for_readers(source)
         write_state(&table.derivative_is_compiled, True)
 
 

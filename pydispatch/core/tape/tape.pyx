@@ -247,15 +247,17 @@ cdef int set_requires_grad(Tensor tensor, bint flag) except -1:
         if not is_leaf_edge(tensor.edge):
             slot = GradientSlot.__new__(GradientSlot)
             slot.is_leaf = True
-            keep_for_readers(tensor.edge)
+            former = tensor.edge
             tensor.edge = slot
+            keep_for_readers(former)
         add_flags(&tensor.word, TRACKED_FLAG)
     else:
         remove_flags(&tensor.word, TRACKED_FLAG)
     if tensor.memory is not None and tensor.memory.array is not None:
         tensor.memory.is_leaf = flag
-        keep_for_readers(tensor.memory.edge)
+        former = tensor.memory.edge
         tensor.memory.edge = tensor.edge if flag else None
+        keep_for_readers(former)
     return 0
 
 
@@ -274,8 +276,9 @@ cdef int set_edge(Tensor tensor, edge) except -1:
         if old is not None and slot.creation is None:
             slot.creation = old.creation
         edge = slot
-    keep_for_readers(tensor.edge)
+    former = tensor.edge
     tensor.edge = edge
+    keep_for_readers(former)
     add_flags(&tensor.word, TRACKED_FLAG)
     if retains:
         upcalls.move_retained(tensor, old, slot)
@@ -373,8 +376,9 @@ def gradient_slot_of(Tensor tensor):
     slot = GradientSlot.__new__(GradientSlot)
     slot.node = tensor.edge
     slot.generation = 0 if tensor.memory is None else tensor.memory.generation
-    keep_for_readers(tensor.edge)
+    former = tensor.edge
     tensor.edge = slot
+    keep_for_readers(former)
     return slot
 
 
