@@ -56,8 +56,9 @@ def test_no_page_is_too_long():
     assert {page: count for page, count in words.items() if count > 3000} == {}
 
 
-def test_headings_begin_a_line():
-    pages = {page.stem: re.findall(r".* #{2,3} [A-Z].*", page.read_text(encoding="utf-8"))
+def test_headings_and_tables_begin_a_line():
+    heading, table = r".* #{2,3} [A-Z].*", r"^[^|\n].*\n\|(?=-)"
+    pages = {page.stem: re.findall(f"{heading}|{table}", page.read_text(encoding="utf-8"), re.MULTILINE)
              for page in DOCS.glob("*.md")}
     assert {page: lines for page, lines in pages.items() if lines} == {}
 
