@@ -10,6 +10,7 @@ REPLACED = (
     ('<aside class="sidebar-drawer">', '<aside class="sidebar-drawer" aria-label="Pages">'),
     ('<aside class="toc-drawer', '<aside aria-label="On this page" class="toc-drawer'),
     ('<div class="content-icon-container">', '<div class="content-icon-container" role="region" aria-label="View">'),
+    ('<div id="search-results"></div>', '<h1>Search</h1><div id="search-results" aria-live="polite"></div>'),
     # What scrolls can be scrolled by keys only if it has the focus.
     ("<pre>", '<pre tabindex="0">'),
     ('<div class="table-wrapper', '<div tabindex="0" class="table-wrapper'),
