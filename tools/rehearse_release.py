@@ -56,12 +56,13 @@ class Rehearsal:
 
 def interpreters(only: list[str] | None = None) -> dict[str, Path]:
     """Return the CPythons on the path and of pyenv, from names such as python3.13t."""
-    folders = [*os.get_exec_path(), *Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob("versions/*/bin")]
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    folders = [*map(Path, os.get_exec_path()), *pyenv.glob("versions/*/bin")]
     found: dict[str, Path] = {}
-    for path in (path for folder in folders for path in sorted(Path(folder).glob("python3.*"))):
-        if re.fullmatch(r"python3\.1[1-9]t?", path.name) and path.name not in found and (
-                not only or path.name in only) and not subprocess.call([path, "-c", "import ensurepip"],
-                                                                       stderr=subprocess.DEVNULL):
+    for path in itertools.chain.from_iterable(sorted(folder.glob("python3.*")) for folder in folders):
+        wanted = re.fullmatch(r"python3\.1[1-9]t?", path.name) and (not only or path.name in only)
+        if wanted and path.name not in found and not subprocess.call([path, "-c", "import ensurepip"],
+                                                                     stderr=subprocess.DEVNULL):
             found[path.name] = path
     return found
 
