@@ -133,7 +133,7 @@ def run_calls() -> None:
 
 
 def start_counting() -> None:
-    """Have callgrind count from here on: until then a process takes a fifth of the time."""
+    """Start the counts of callgrind. Until then a process takes a fifth of the time."""
     order = subprocess.Popen(["vgdb", f"--pid={os.getpid()}", "--max-invoke-ms=0", "instrumentation", "on"],
                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while order.poll() is None:     # valgrind looks for orders while a program computes
