@@ -348,9 +348,9 @@ def one_of(part: int, pairs: list[Orders]) -> list[Orders]:
 def explore(new_library, request):
     """Run a case in many orders, and return its Findings.
 
-    Up to 4 actions, every order of registration is combined with every order of deregistration, or by default, of 4
-    actions, with a quarter of them. With `thorough`, 5 actions are combined with a twelfth. Else every order of
-    registration is combined with one or two of deregistration, of 6 actions only a third without `thorough`.
+    Up to 4 actions, every order of registration is combined with every order of deregistration. By default, 4 actions
+    take a quarter of these, and with `thorough` 5 actions take a twelfth. Else every order of registration is combined
+    with one or two of deregistration. Of 6 actions only a third of the orders run without `thorough`.
     """
 
     def run_all(
