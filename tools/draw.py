@@ -13,6 +13,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1] / "pydispatch"
 BLUE, LIGHT_BLUE = "#0a4bff", "#7aa2ff"
 INK, PAPER = "#1b1e27", "#e8eaf2"
+END = "<!-- Written by `python tools/regenerate.py`. -->\n</svg>\n"
 
 # --- the logo ---
 
@@ -38,7 +39,7 @@ LETTERS = {     # the strokes on a base line at 0, and the width
 def icon() -> str:
     """Return the mark."""
     return ('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32" fill="none" stroke-width="3" '
-            f'stroke-linecap="round" stroke-linejoin="round" stroke="{BLUE}">\n  {MARK.format(colour=BLUE)}\n</svg>\n')
+            f'stroke-linecap="round" stroke-linejoin="round" stroke="{BLUE}">\n  {MARK.format(colour=BLUE)}\n{END}')
 
 
 def logo(colour: str, ink: str) -> str:
@@ -52,7 +53,7 @@ def logo(colour: str, ink: str) -> str:
     mark = f'<g transform="translate(2 6) scale(1.5)" stroke="{colour}" stroke-width="3">{drawing}</g>'
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left:g} 60" role="img" fill="none" '
             f'stroke-linecap="round" stroke-linejoin="round">\n  <title>pydispatch</title>\n  {mark}\n'
-            f'  <g stroke="{ink}" stroke-width="4">\n' + "\n".join(strokes) + "\n  </g>\n</svg>\n")
+            f'  <g stroke="{ink}" stroke-width="4">\n' + "\n".join(strokes) + f"\n  </g>\n{END}")
 
 
 # --- the poster ---
@@ -126,4 +127,4 @@ def poster() -> str:
     return (f'<svg class="poster" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y:g}" role="img" '
             'aria-labelledby="poster-title" font-family="system-ui, sans-serif" font-size="12.5">\n'
             f'  <title id="poster-title">{title}: the steps of a call, chapters of the core, packages</title>\n'
-            + "\n".join([STYLE, text(EDGE, 28, title, "title"), *lines, *more]) + "\n</svg>\n")
+            + "\n".join([STYLE, text(EDGE, 28, title, "title"), *lines, *more]) + f"\n{END}")

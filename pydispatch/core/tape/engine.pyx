@@ -938,8 +938,8 @@ accumulating = Lock()
 cdef bint take_over(BackwardPass run, GradientSlot slot, gradient) except -1:
     """Make the first gradient of a leaf its `grad` if nothing else shares its memory. The GIL is lock enough."""
     cdef object taken
-    if IS_FREE_THREADED or run.create_graph or slot.grad is not None or Py_TYPE(<PyObject*>gradient) != &PyArray_Type or not is_own(
-            <PyObject*>gradient, 1):
+    if IS_FREE_THREADED or run.create_graph or slot.grad is not None \
+            or Py_TYPE(<PyObject*>gradient) != &PyArray_Type or not is_own(<PyObject*>gradient, 1):
         return False
     taken = steal(wrap_ndarray(new_reference(gradient)))
     if slot.grad is not None:          # another thread was faster
