@@ -18,15 +18,23 @@ import marshal
 import sys
 from array import array
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from types import BuiltinFunctionType, BuiltinMethodType, CodeType, FunctionType, MethodType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import FunctionBase, OpOverload, OpOverloadPacket, Tensor, Wrapper
-from pydispatch.autograd.captures import PROXIES, attributes_of, classes_of, is_of_a_library, is_users, slots_of
+from pydispatch.autograd.captures import (
+    PROXIES,
+    attributes_of,
+    classes_of,
+    is_of_a_library,
+    is_users,
+    names_in,
+    slots_of,
+)
 from pydispatch.compiling.fingerprints import BY_COMPUTED_NAMES
 from pydispatch.func.functions import is_found_by_name
 from pydispatch.ops import Namespace, Ops
@@ -47,62 +55,66 @@ MOST_LINKS = 1024
 ANY = "*"
 """Among names: code in reach computes names."""
 
-_VALUES = (bool, int, str, bytes, type(None), range, np.dtype, type(Ellipsis))
-_BY_TEXT = (float, complex, slice)      # 0.0 and -0.0 differ, and NaN equals NaN
+ATTRIBUTE = "the attribute {!r} of {}"
+GLOBALS = "LOAD_GLOBAL", "LOAD_NAME"
+"""The operations that load global variables."""
+
+_VALUES = frozenset((int, bool, str, type(None), bytes, range, np.dtype, type(Ellipsis)))
+_BY_TEXT = frozenset((float, complex, slice))      # 0.0 and -0.0 differ, and NaN equals NaN
 _BUFFERS = (bytearray, memoryview, array)
 _UNORDERED = (set, frozenset, deque)
-_BY_NAME = (type, BuiltinFunctionType, np.ufunc, OpOverload, OpOverloadPacket)
+_BY_NAME = frozenset((BuiltinFunctionType, np.ufunc, OpOverload, OpOverloadPacket))     # that are compared and pickled
 _WRAPPERS = (staticmethod, classmethod)
-_NOTHING_MORE = (*_VALUES, *_BY_TEXT, *_BUFFERS, *PROXIES, OpOverload, OpOverloadPacket, np.ufunc)
-_FIXED = (ModuleType, Namespace, Ops, BuiltinFunctionType, np.ufunc, OpOverload, OpOverloadPacket)
+_NOTHING_MORE = frozenset((*_VALUES, *_BY_TEXT, *_BUFFERS, *PROXIES, OpOverload, OpOverloadPacket, np.ufunc))
+_FIXED = frozenset((ModuleType, Namespace, Ops, BuiltinFunctionType, np.ufunc, OpOverload, OpOverloadPacket))
+_LINK_NOTHING = frozenset((*_VALUES, *_BY_TEXT, *PROXIES, *_FIXED, FunctionType, MethodType, type, tuple))
 _LENGTH = len
 _MISSING = object()
 _UNKNOWN: Any = None
 
 
-class CapturedValue(NamedTuple):
-    """A value that something holds. The holder is None for what cannot come to hold another value."""
+CapturedValue = tuple[Any, ...]
+"""A holder, the key of a value that it holds, the value, and a template of its description with arguments.
 
-    holder: Any
-    key: Any
-    value: Any
-    description: str
+The holder is None for what cannot come to hold another value.
+"""
 
-    @property
-    def place(self) -> Place:
-        """Where the value is."""
-        return id(self.holder), self.key
+
+class NamesNeededError(Exception):
+    """What is in reach depends on the names in the code."""
 
 
 class Captured:
     """The values that functions capture, the functions included.
 
     `key` is equal for equal values. `links` are those of the core, or None if it cannot compare something, or too much.
+    Without `names`, NamesNeededError may be raised.
     """
 
-    def __init__(self, roots: Collection[Any], names: Collection[str], ignored: Collection[Place] = (),
-                 arguments: Collection[int] = ()) -> None:
+    def __init__(self, roots: Collection[Any], names: Collection[str] | None, ignored: Collection[Place] = (),
+                 arguments: Sequence[Tensor] = ()) -> None:
+        ids = set(map(id, arguments))
         self.links: tuple[Link, ...] | None = None
         self._entries: list[CapturedValue] = []
         tokens: list[Hashable] = []
         links: list[Link | None] = []
         for entry in entries_in_reach(roots, names, ignored):
-            value = entry.value
-            is_argument = id(value) in arguments
+            holder, key, value = entry[:3]
+            is_argument = bool(ids) and id(value) in ids
             self._entries.append(entry)
             tokens.append("an argument" if is_argument else _token(value))
-            if entry.holder is not None and not issubclass(type(value), _FIXED):
-                links.append((entry.holder, entry.key, value))
-            if not is_argument:
+            if holder is not None and type(value) not in _FIXED:
+                links.append((holder, key, value))
+            if type(value) not in _LINK_NOTHING and not is_argument:
                 links += _links_to(value)
         self.key = tuple(tokens)
         if len(links) <= MOST_LINKS and _UNKNOWN not in links:
-            self.links = tuple(link for link in links if link is not None)
+            self.links = tuple(links)       # type: ignore[arg-type]    # without None
 
     def changed(self, later: Captured) -> dict[Place, Any]:
         """Return the places that hold other values later, with their holders."""
         before, after = self._tokens, later._tokens
-        holders = {id(entry.holder): entry.holder for entry in (*self._entries, *later._entries)}
+        holders = {id(entry[0]): entry[0] for entry in (*self._entries, *later._entries)}
         found = {}
         for place in before.keys() | after.keys():
             holder = holders[place[0]]
@@ -114,32 +126,33 @@ class Captured:
 
     @property
     def _tokens(self) -> dict[Place, Hashable]:
-        return {entry.place: token for entry, token in zip(self._entries, self.key, strict=True)}
+        return {(id(entry[0]), entry[1]): token for entry, token in zip(self._entries, self.key, strict=True)}
 
     def difference(self, old: tuple[Hashable, ...]) -> str:
         """Describe the first value that differs from those with an old key."""
         for entry, token, before in zip(self._entries, self.key, old, strict=False):
             if token != before:
-                return f"{entry.description} {_as_change(token, before)}"
+                return f"{entry[3].format(*entry[4:])} {_as_change(token, before)}"
         return "the function captures more or less than before"
 
 
 def entries_in_reach(
-    roots: Collection[Any], names: Collection[str], ignored: Collection[Place] = ()
+    roots: Collection[Any], names: Collection[str] | None, ignored: Collection[Place] = ()
 ) -> Iterator[CapturedValue]:
     """Yield what is in reach of functions by these names, once for each place, in order of distance."""
     seen: set[int] = set()
-    found = [CapturedValue(None, i, root, "the function") for i, root in enumerate(roots)]
+    found = [(None, None, root, "the function") for root in roots]
     left = MOST_ENTRIES
     while found and left > 0:
         following: list[CapturedValue] = []
         for entry in found[:left]:
-            if entry.place in ignored or (id(entry.holder), _LENGTH) in ignored:
+            if ignored and ((id(entry[0]), entry[1]) in ignored or (id(entry[0]), _LENGTH) in ignored):
                 continue
             yield entry
-            if id(entry.value) not in seen and type(entry.value) not in _NOTHING_MORE:
-                seen.add(id(entry.value))
-                following += _entries_of(entry.value, names)
+            value = entry[2]
+            if type(value) not in _NOTHING_MORE and id(value) not in seen:
+                seen.add(id(value))
+                following += _entries_of(value, names)
         left -= len(found)
         found = following
 
@@ -148,9 +161,9 @@ def names_in_reach(roots: Collection[Any]) -> frozenset[str]:
     """Return the names in the code that a call of these functions may run, and ANY if it may compute names."""
     names: frozenset[str] = frozenset()
     while True:
-        codes = {entry.value.__code__ for entry in entries_in_reach(roots, names)
-                 if type(entry.value) is FunctionType and _is_local(entry.value.__module__)}
-        found = names.union(*[_names_in(code, ("LOAD_",)) for code in codes])
+        codes = {value.__code__ for _, _, value, *_ in entries_in_reach(roots, names)
+                 if type(value) is FunctionType and _is_local(value.__module__)}
+        found = names.union(*map(_loaded_in, codes))
         if found & BY_COMPUTED_NAMES:
             found |= {ANY}
         if found == names:
@@ -158,22 +171,26 @@ def names_in_reach(roots: Collection[Any]) -> frozenset[str]:
         names = found
 
 
-def _entries_of(value: Any, names: Collection[str]) -> list[CapturedValue]:
+def _entries_of(value: Any, names: Collection[str] | None) -> list[CapturedValue]:
     """Return what an object holds, as far as code with these names reads it."""
     cls = type(value)
     if cls is FunctionType:
-        return [*_variables_of(value), *_named(value, value.__dict__, names),
-                *_fixed((*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()), "a default")]
+        found = list(_variables_of(value))
+        if value.__dict__:
+            found += _named(value, value.__dict__, names)
+        if value.__defaults__ or value.__kwdefaults__:
+            found += _fixed((*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()), "a default")
+        return found
     if isinstance(value, ModuleType):
         return _data_of(value, names) if _is_local(value.__name__) else []
     if isinstance(value, type):
         return _class_attributes(value, names)
     if isinstance(value, dict):
-        return [CapturedValue(value, key, part, f"the key {key!r} of a dict") for key, part in value.items()]
+        return [(value, key, part, "the key {!r} of a dict", key) for key, part in value.items()]
     if isinstance(value, list):
-        return [CapturedValue(value, i, part, f"element {i} of a list") for i, part in enumerate(value)]
+        return [(value, i, part, "element {} of a list", i) for i, part in enumerate(value)]
     if isinstance(value, (tuple, *_UNORDERED)):
-        return _fixed(value, f"an element of a {cls.__name__}")
+        return _fixed(value, "an element of a tuple or set")
     if isinstance(value, (MethodType, BuiltinMethodType)):
         return _fixed((getattr(value, "__func__", None), value.__self__), "a part of a method")
     if isinstance(value, functools.partial):
@@ -183,26 +200,28 @@ def _entries_of(value: Any, names: Collection[str]) -> list[CapturedValue]:
     if isinstance(value, property):
         return _fixed((value.fget,), "a property")
     if is_pytree_node_type(cls):
-        return _fixed(tree_leaves(value), f"a leaf of a {cls.__name__}")
+        return _fixed(tree_leaves(value), "a leaf of a pytree")
     if is_of_a_library(cls):
         return _fixed(value.reachable, "a function") if hasattr(cls, "reachable") else []
     held = attributes_of(value)
-    slots = [CapturedValue(value, name, getattr(value, name), f"the attribute {name!r} of {cls.__name__}")
+    slots = [(value, name, getattr(value, name), ATTRIBUTE, name, cls.__name__)
              for name in slots_of(value) if _is_named(name, names) and hasattr(value, name)]
     return [*([] if held is None else _named(value, held, names)), *slots, *_class_attributes(cls, names)]
 
 
 def _fixed(values: Collection[Any], description: str) -> list[CapturedValue]:
-    return [CapturedValue(None, None, value, description) for value in values]
+    return [(None, None, value, description) for value in values]
 
 
-def _named(value: Any, held: dict[str, Any], names: Collection[str]) -> list[CapturedValue]:
+def _named(value: Any, held: dict[str, Any], names: Collection[str] | None) -> list[CapturedValue]:
     owner = value.__name__ if isinstance(value, FunctionType) else type(value).__name__
-    return [CapturedValue(held, name, part, f"the attribute {name!r} of {owner}") for name, part in held.items()
+    return [(held, name, part, ATTRIBUTE, name, owner) for name, part in held.items()
             if name == "__wrapped__" or _is_named(name, names)]
 
 
-def _is_named(name: str, names: Collection[str]) -> bool:
+def _is_named(name: str, names: Collection[str] | None) -> bool:
+    if names is None:
+        raise NamesNeededError
     return name in names or ANY in names
 
 
@@ -210,37 +229,35 @@ def _variables_of(function: FunctionType) -> Iterator[CapturedValue]:
     """Yield the variables of enclosing functions and the globals that a function reads."""
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
-            yield CapturedValue(cell, None, cell.cell_contents, f"the variable {name!r}")
+            yield (cell, None, cell.cell_contents, "the variable {!r}", name)
         except ValueError:
             continue        # it has no value yet
     if _is_local(function.__module__):
-        known = function.__globals__
-        for name in _globals_in(function.__code__):
-            if name in known:
-                yield CapturedValue(known, name, known[name], f"the global variable {name!r}")
-
-
-def _globals_in(code: CodeType) -> tuple[str, ...]:
-    return _names_in(code, ("LOAD_GLOBAL", "LOAD_NAME"))
+        known, code = function.__globals__, function.__code__
+        for name in names_in(code):
+            if name in known and (type(known[name]) in _FIXED or name in _loaded_in(code, GLOBALS)):
+                yield (known, name, known[name], "the global variable {!r}", name)
 
 
 @functools.cache
-def _names_in(code: CodeType, operations: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names that these operations of code have, or that of functions that it defines."""
+def _loaded_in(code: CodeType, operations: tuple[str, ...] = ("LOAD_",)) -> frozenset[str]:
+    """Return the names that code loads by these operations, also in functions that it defines."""
     own = [step.argval for step in dis.get_instructions(code)
            if step.opcode in dis.hasname and step.opname.startswith(operations)]
-    inner = [name for part in code.co_consts if isinstance(part, CodeType) for name in _names_in(part, operations)]
-    return tuple(dict.fromkeys((*own, *inner)))
+    inner = [_loaded_in(part, operations) for part in code.co_consts if isinstance(part, CodeType)]
+    return frozenset(own).union(*inner)
 
 
-def _data_of(module: ModuleType, names: Collection[str]) -> list[CapturedValue]:
+def _data_of(module: ModuleType, names: Collection[str] | None) -> list[CapturedValue]:
     """Return the variables of a module. Its functions and classes stay as they are, except in a notebook or script."""
+    if names is None:
+        raise NamesNeededError
     held, is_main = vars(module), module.__name__ == "__main__"
-    return [CapturedValue(held if is_main or not callable(part) else None, name, part, f"{module.__name__}.{name}")
+    return [(held if is_main or not callable(part) else None, name, part, "{1}.{0}", name, module.__name__)
             for name in names if (part := held.get(name)) is not None]
 
 
-def _class_attributes(cls: type, names: Collection[str]) -> list[CapturedValue]:
+def _class_attributes(cls: type, names: Collection[str] | None) -> list[CapturedValue]:
     """Return the attributes of a user's class: special methods, and by name. Classes of libraries may call all."""
     found: dict[str, Any] = {}
     is_all = any(map(is_of_a_library, cls.__mro__)) or issubclass(cls, FunctionBase)
@@ -249,7 +266,7 @@ def _class_attributes(cls: type, names: Collection[str]) -> list[CapturedValue]:
             is_code = isinstance(part, (FunctionType, *_WRAPPERS, property))
             if name not in found and (_is_named(name, names) or (is_code and (is_all or name.startswith("__")))):
                 found[name] = part
-    return [CapturedValue(cls, name, part, f"the attribute {name!r} of {cls.__name__}") for name, part in found.items()
+    return [(cls, name, part, ATTRIBUTE, name, cls.__name__) for name, part in found.items()
             if name not in ("__dict__", "__weakref__", "__doc__", "__module__")]
 
 
@@ -276,7 +293,7 @@ class _Same:
         return id(self._value)
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        if isinstance(self._value, _BY_NAME) and is_found_by_name(self._value):
+        if isinstance(self._value, type) and is_found_by_name(self._value):
             return _Same, (self._value,)
         return object, ()       # in another process, it is another object
 
@@ -284,14 +301,20 @@ class _Same:
 def _token(value: Any) -> Hashable:
     """Return what is equal for values that make no difference to a trace, apart from what they hold."""
     cls = type(value)
-    if cls in PROXIES:
-        return _Same(value)
     if cls in _VALUES:
         return cls, value
-    if cls in _BY_TEXT or cls in (Namespace, Ops):
+    if cls is FunctionType:
+        return _bytes_of(value.__code__)
+    if cls in _BY_NAME:
+        return value        # type: ignore[no-any-return]
+    if cls in PROXIES:
+        return _Same(value)
+    if cls in _BY_TEXT:
         return cls, repr(value)
     if cls is ModuleType:
         return "module", value.__name__
+    if cls in (Namespace, Ops):
+        return cls, getattr(value, "_Namespace__name", None)
     if isinstance(value, np.generic):
         return cls, value.dtype, value.tobytes()
     if isinstance(value, _BUFFERS):
@@ -302,8 +325,6 @@ def _token(value: Any) -> Hashable:
         owner, sample = _sampled(value)
         is_whole = owner is value and len(sample) == value.nbytes and not value.dtype.hasobject
         return value.shape, value.dtype, None if is_whole else _Same(value), sample
-    if cls is FunctionType:
-        return _bytes_of(value.__code__)
     if isinstance(value, dict):
         return cls, tuple([key if type(key) in _VALUES else _Same(key) for key in value])
     if isinstance(value, (list, tuple, *_UNORDERED)):
@@ -331,8 +352,6 @@ def _sampled(value: np.ndarray) -> tuple[np.ndarray | None, bytes]:
 
 def _links_to(value: Any) -> list[Link | None]:
     """Return the links to what a value holds itself, with None for what the core cannot compare."""
-    if type(value) in PROXIES:
-        return []
     if isinstance(value, Tensor):
         array = value.array
         is_known = not isinstance(value, Wrapper) and type(value) is Tensor

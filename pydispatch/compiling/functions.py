@@ -22,7 +22,7 @@ from pydispatch._sites import caller_site
 from pydispatch.autograd.captures import captures_of_levels, in_reach, may_differ_by_level, tensors_in_reach
 from pydispatch.autograd.values import as_tensor
 from pydispatch.compiling.cache import Entry, LoadedPlan
-from pydispatch.compiling.captured import Captured, Place, names_in_reach
+from pydispatch.compiling.captured import Captured, NamesNeededError, Place, names_in_reach
 from pydispatch.compiling.compilers import compiler_named
 from pydispatch.compiling.numbers import Varying, is_same_program, may_vary
 from pydispatch.compiling.operator import COMPILED
@@ -250,16 +250,21 @@ class Compiled(CompiledFunction, Generic[P, R]):
         is_simple = len(roots) == 1 and not arguments
         if is_simple and last is not None and last.links is not None and _core.are_linked(last.links):
             return last
-        if self._names is None:
+        try:
+            found = Captured(roots, self._names, self._ignored, arguments)
+        except NamesNeededError:
             self._names = names_in_reach(roots)
-        found = Captured(roots, self._names, self._ignored, [id(tensor) for tensor in arguments])
+            found = Captured(roots, self._names, self._ignored, arguments)
         if is_simple:
             self._captured = found
         return found
 
     def _ignore_changes(self, arguments: _Arguments) -> bool:
         """Ignore from now on what a trace has changed, such as a counter of traces. Return whether it has."""
-        before, self._captured = arguments.captured, None
+        before = arguments.captured
+        if before.links is not None and _core.are_linked(before.links):
+            return False
+        self._captured = None
         changed = before.changed(arguments.capture())
         if changed:
             self._ignored.update(changed)
@@ -311,7 +316,7 @@ class Compiled(CompiledFunction, Generic[P, R]):
 
     def _compiled(self, arguments: _Arguments) -> tuple[Program, _Arguments]:
         """Compile the function for these arguments, with the numbers that have changed as arguments if possible."""
-        if self._names != (names := names_in_reach(arguments.roots)):
+        if self._programs and self._names is not None and self._names != (names := names_in_reach(arguments.roots)):
             self._names, self._captured = names, None
             arguments.capture()
         numbers, varying = self._varying(arguments)
@@ -399,6 +404,8 @@ class Compiled(CompiledFunction, Generic[P, R]):
 
     def _drop_oldest(self, key: Any) -> None:
         """Drop the oldest of too many programs, and of those for other captured values, which take much memory."""
+        if len(self._programs) <= min(MANY_VARIANTS, MOST_PROGRAMS):
+            return
         others = [known for known in self._programs if known[:2] == key[:2] and known[2] != key[2]]
         for old in (*others[:-MANY_VARIANTS], *list(self._programs)[:-MOST_PROGRAMS]):
             dropped = self._programs.pop(old, None)
@@ -424,6 +431,8 @@ class Compiled(CompiledFunction, Generic[P, R]):
 
 def _as_positions(name: str, given: Any, f: Callable[..., Any]) -> tuple[int, ...]:
     positions = tuple(given) if isinstance(given, Sequence) else (given,)
+    if not positions:
+        return ()
     if not all(isinstance(position, int) and not isinstance(position, bool) for position in positions):
         raise DispatchTypeError(f"compile: {name} is {given!r}, expected positions of arguments\nwrite {name}=(0, 2)")
     parameters = simple_parameters(f) if positions else None
@@ -579,7 +588,7 @@ class _Arguments:
         return state.innermost is None and state.substitute is None and not self.places and not any(
             map(_core.is_tracked_anywhere, self.arrays))
 
-    @property
+    @functools.cached_property
     def without_numbers(self) -> Any:
         """The key, with only the type of each number, or None without numbers."""
         described = tuple([leaf[0] if leaf[0] in (float, int) else leaf for leaf in self.key[1]])
@@ -609,8 +618,8 @@ class _Arguments:
     @functools.cached_property
     def roots(self) -> tuple[Any, ...]:
         """The function, and arguments that may capture values."""
-        leaves = [leaf.value if isinstance(leaf, _Static) else leaf for leaf in self.leaves]
-        return _functions(self.compiled.__wrapped__, [leaf for leaf in leaves if type(leaf) not in HOLD_NOTHING])
+        return _functions(self.compiled.__wrapped__, [
+            leaf.value if type(leaf) is _Static else leaf for leaf in self.leaves if type(leaf) not in HOLD_NOTHING])
 
     @property
     def donated(self) -> list[int]:
@@ -736,7 +745,7 @@ def _expected(value: Any, found: list[tuple[Any, ...]], has_strides: bool) -> bo
 WITH_NUMBERS = ("plan", "numba")
 """The compilers whose plans can take numbers as arguments."""
 
-HOLD_NOTHING = (int, float, complex, bool, str, bytes, type(None), slice, Varying)
+HOLD_NOTHING = frozenset((np.ndarray, int, float, complex, bool, str, bytes, type(None), slice, Varying))
 """Types of arguments that capture nothing."""
 
 COMPARED = frozenset((int, float, complex, bool, str, bytes, type(None)))
