@@ -81,7 +81,7 @@ The holder is None for what cannot come to hold another value.
 
 
 class NamesNeededError(Exception):
-    """What is in reach depends on the names in the code."""
+    """An object in reach has attributes, so the names in the code are needed."""
 
 
 class Captured:
