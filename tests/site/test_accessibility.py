@@ -1,6 +1,8 @@
 """Pages get what Furo's lack, once."""
 
 import pytest
+
+pytest.importorskip("sphinx")
 from extensions.accessibility import EMPTY_HEADER, REPLACED, accessible
 
 

@@ -57,6 +57,7 @@ for method in ("pdf", "logpdf"):
 
 TALLIES = np.array([[1, 2, 3], [2, 2, 2], [1, 1, 1], [-1, 4, 3]])
 for method in ("pmf", "logpmf"):
+    sample(f"stats.multinomial.{method}", TALLIES[:2], 6, np.array([0.2, 0.3, 0.5]), smooth=True, tolerance=ROUNDED)
     sample(f"stats.multinomial.{method}", TALLIES, 6, np.array([0.2, 0.3, 0.5]), tolerance=ROUNDED)
     sample(f"stats.multinomial.{method}", TALLIES, np.array([6, 6, 3, 6]), np.array([0.25, 0.75, 0.0]),
            tolerance=ROUNDED)
