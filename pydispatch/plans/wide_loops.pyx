@@ -3,8 +3,9 @@
 cdef dict TESTED_LOOPS = {}         # for maximum, minimum, sin and cos: the result of the test
 
 
-cdef PyUFuncGenericFunction tested_loop(tuple loop, PyUFuncGenericFunction numpys, int operation) except? NULL:
-    """Return a wide loop that has passed a test against NumPy's, or NULL."""
+cdef int find_tested_loop(
+        tuple loop, PyUFuncGenericFunction numpys, int operation, PyUFuncGenericFunction* found) except -1:
+    """Find a wide loop that has passed a test against NumPy's, or NULL."""
     known = TESTED_LOOPS.get(loop)
     if known is None:
         if row_of(loop[1])[0] == "EXTREME":
@@ -12,7 +13,8 @@ cdef PyUFuncGenericFunction tested_loop(tuple loop, PyUFuncGenericFunction numpy
         else:
             known = <size_t>trigonometric_loop(operation, numpys)
         TESTED_LOOPS[loop] = known
-    return <PyUFuncGenericFunction><size_t>known
+    found[0] = <PyUFuncGenericFunction><size_t>known
+    return 0
 
 
 cdef int widen_loop(PlanStep* step, tuple loop) except -1:
@@ -22,11 +24,11 @@ cdef int widen_loop(PlanStep* step, tuple loop) except -1:
     if step.data != NULL:
         return 0
     if row_of(loop[1])[0] == "LIBRARY" and loop[2][0] == cnp.NPY_DOUBLE and not IS_NUMPY_2_0:
-        found = tested_loop(loop, step.function, OPERATIONS[loop[1]])
+        find_tested_loop(loop, step.function, OPERATIONS[loop[1]], &found)
     elif not find_operation(loop, &type, &operation) or type not in (OF_FLOAT64, OF_FLOAT32):
         return 0
     elif class_of(operation) == EXTREME:
-        found = tested_loop(loop, step.function, operation)
+        find_tested_loop(loop, step.function, operation, &found)
     else:
         found = wide_loop(operation, type == OF_FLOAT64)
     if found != NULL:
