@@ -100,9 +100,7 @@ cdef class Variant:
         self.links = links
         check_guard(plan, n_arguments, guard)
         check_output(plan, output)
-        for link in links:
-            if type(link) is not tuple or len(<tuple>link) != 3:
-                raise TypeError(f"a link is {link!r}, expected an owner, a key and the value under that key")
+        check_links(links)
         if type(output) is tuple:
             items = []
             for item in <tuple>output:
@@ -158,8 +156,19 @@ cdef class Variant:
         PyMem_RawFree(self.extents)
 
 
+cdef int check_links(tuple links) except -1:
+    """Raise unless these are links."""
+    for link in links:
+        if type(link) is not tuple or len(<tuple>link) != 3 or (
+                isinstance(link[0], numpy.ndarray) and type(link[2]) is not bytes) or (
+                isinstance(link[0], type) and type(link[1]) is not str):
+            raise TypeError(f"a link is {link!r}, expected a holder, a key and the value under that key, or a sample")
+    return 0
+
+
 def are_linked(tuple links not None):
     """Return whether all links of a Variant still hold their values."""
+    check_links(links)
     return holds_all(<PyObject*>links)
 
 

@@ -221,6 +221,12 @@ def run_eigenvalues(residual: Any, x0: Any, args: Any, options: Any) -> Any:
     return getattr(linalg, options["method"])(*matrices[:1], options["k"], *matrices[1:], **options["options"])
 
 
+def start(v0: Any, A: Any) -> Any:
+    """Return the vector from which SciPy begins. For matrices of ours it is always the same, since it decides signs."""
+    is_ours = isinstance(A, (csr_array, Tensor)) and v0 is None
+    return np.random.default_rng(0).uniform(-1, 1, min(A.shape[-2:])) if is_ours else v0
+
+
 EIGSH, SVDS = equation("eigsh", run_eigenvalues), equation("svds", run_eigenvalues)
 
 
@@ -228,13 +234,12 @@ def eigsh(A: Any, k: int = 6, M: Any = None, sigma: float | None = None, which: 
           v0: Any = None, ncv: Any = None, maxiter: Any = None, tol: float = 0, return_eigenvectors: bool = True,
           **options: Any) -> Any:
     """Compute some eigenvalues and eigenvectors of a symmetric matrix. For Tensors, of real numbers."""
-    options.update(sigma=sigma, which=which, v0=v0, ncv=ncv, maxiter=maxiter, tol=tol)
+    options.update(sigma=sigma, which=which, v0=start(v0, A), ncv=ncv, maxiter=maxiter, tol=tol)
     if not holds_tensors(A, M):
         return linalg.eigsh(as_scipys(A), k, as_scipys(M), return_eigenvectors=return_eigenvectors, **options)
     matrices = [as_ours(each) for each in (A, M) if each is not None]
     check_real("eigsh", *matrices)
     n = A.shape[0]
-    options["v0"] = np.random.default_rng(0).uniform(-1, 1, n) if v0 is None else v0
 
     def residual(unknowns: Any, A: Any, M: Any = None) -> Any:
         values, vectors = unknowns
@@ -250,13 +255,12 @@ def eigsh(A: Any, k: int = 6, M: Any = None, sigma: float | None = None, which: 
 def svds(A: Any, k: int = 6, ncv: Any = None, tol: float = 0, which: str = "LM", v0: Any = None, maxiter: Any = None,
          return_singular_vectors: bool = True, solver: str = "arpack", **options: Any) -> Any:
     """Compute some singular values and vectors. For Tensors, of a matrix of real numbers."""
-    options.update(ncv=ncv, tol=tol, which=which, v0=v0, maxiter=maxiter, solver=solver)
+    options.update(ncv=ncv, tol=tol, which=which, v0=start(v0, A), maxiter=maxiter, solver=solver)
     if not holds_tensors(A):
         return linalg.svds(as_scipys(A), k, return_singular_vectors=return_singular_vectors, **options)
     A = as_ours(A)
     check_real("svds", A)
     m, n = A.shape
-    options["v0"] = np.random.default_rng(0).uniform(-1, 1, min(m, n)) if v0 is None else v0
 
     def residual(unknowns: Any, A: Any) -> Any:
         left, values, right = unknowns
