@@ -1,9 +1,9 @@
 """Run the release workflow on this machine, without publishing: `python tools/rehearse_release.py [JOB ...]`.
 
-The commands are those of .github/workflows/release.yml and of `[tool.cibuildwheel]` in pyproject.toml: this file has
-none of its own. A job runs once for each entry of its matrix that this machine can serve: its own system, and each
-CPython at hand. Steps that need GitHub are left out, and named. `--python NAME` restricts the interpreters, `--output`
-names the folder for the artifacts. It needs PyYAML, and the commit that is checked out is the one that is built.
+The commands are those of .github/workflows/release.yml and of `[tool.cibuildwheel]` in pyproject.toml, and stand
+nowhere else. A job runs once for each entry of its matrix that this machine can serve: this system, and each
+installed CPython. Steps that need GitHub are left out, and named. `--python NAME` restricts the interpreters,
+`--output` names the folder for the artifacts. It needs PyYAML, and builds the commit that is checked out.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Values = Mapping[str, str]
 
 @dataclass
 class Rehearsal:
-    """The folder of the artifacts, the interpreters at hand by their names, and the rows of the report."""
+    """The folder of the artifacts, the installed interpreters by their names, and the rows of the report."""
 
     folder: Path
     interpreters: Mapping[str, Path]
@@ -93,7 +93,7 @@ def settings(project: Path) -> dict[str, Any]:
 
 
 def build_wheels(rehearsal: Rehearsal, sdist: Path, folder: Path, tools: Path) -> None:
-    """Do what cibuildwheel does, without its containers: a wheel of the sdist for each CPython at hand."""
+    """Do what cibuildwheel does, without its containers: a wheel of the sdist for each installed CPython."""
     with tarfile.open(sdist) as archive:
         archive.extractall(folder / "sources", filter="data")
     project, = (folder / "sources").iterdir()
@@ -105,7 +105,7 @@ def build_wheels(rehearsal: Rehearsal, sdist: Path, folder: Path, tools: Path) -
         if name in rehearsal.interpreters:
             build_wheel(rehearsal, name, given, project, output, tools)
         else:
-            rehearsal.report("wheels", selector, "not at hand")
+            rehearsal.report("wheels", selector, "not installed")
 
 
 def build_wheel(rehearsal: Rehearsal, name: str, given: Mapping[str, Any], project: Path, output: Path,
@@ -210,7 +210,7 @@ def run_job(rehearsal: Rehearsal, name: str, job: Mapping[str, Any], tools: Path
         label = " ".join([name, *values.values()])
         wanted = f"python{values['python']}" if "python" in values else None
         if wanted and wanted not in rehearsal.interpreters:
-            rehearsal.report(label, wanted, "not at hand")
+            rehearsal.report(label, wanted, "not installed")
             continue
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder) / "work"

@@ -46,16 +46,14 @@ Place = tuple[int, Any]
 Link = tuple[Any, Any, Any]
 """What the core compares: see its `Variant`."""
 
-MOST_ENTRIES = 4096
-"""The most values that are compared, the nearest ones first."""
-
-MOST_LINKS = 1024
+MOST_LINKS = 1 << 16
 """The most links that the core checks. Python checks more, at each call."""
 
 ANY = "*"
 """Among names: code in reach computes names."""
 
 ATTRIBUTE = "the attribute {!r} of {}"
+
 GLOBALS = "LOAD_GLOBAL", "LOAD_NAME"
 """The operations that load global variables."""
 
@@ -68,10 +66,8 @@ _WRAPPERS = (staticmethod, classmethod)
 _NOTHING_MORE = frozenset((*_VALUES, *_BY_TEXT, *_BUFFERS, *PROXIES, OpOverload, OpOverloadPacket, np.ufunc))
 _FIXED = frozenset((ModuleType, Namespace, Ops, BuiltinFunctionType, np.ufunc, OpOverload, OpOverloadPacket))
 _LINK_NOTHING = frozenset((*_VALUES, *_BY_TEXT, *PROXIES, *_FIXED, FunctionType, MethodType, type, tuple))
-_LENGTH = len
+_LENGTH = len       # the core's key of a link to the number of items
 _MISSING = object()
-_UNKNOWN: Any = None
-
 
 CapturedValue = tuple[Any, ...]
 """A holder, the key of a value that it holds, the value, and a template of its description with arguments.
@@ -108,7 +104,7 @@ class Captured:
             if type(value) not in _LINK_NOTHING and not is_argument:
                 links += _links_to(value)
         self.key = tuple(tokens)
-        if len(links) <= MOST_LINKS and _UNKNOWN not in links:
+        if len(links) <= MOST_LINKS and None not in links:
             self.links = tuple(links)       # type: ignore[arg-type]    # without None
 
     def changed(self, later: Captured) -> dict[Place, Any]:
@@ -142,10 +138,9 @@ def entries_in_reach(
     """Yield what is in reach of functions by these names, once for each place, in order of distance."""
     seen: set[int] = set()
     found = [(None, None, root, "the function") for root in roots]
-    left = MOST_ENTRIES
-    while found and left > 0:
+    while found:
         following: list[CapturedValue] = []
-        for entry in found[:left]:
+        for entry in found:
             if ignored and ((id(entry[0]), entry[1]) in ignored or (id(entry[0]), _LENGTH) in ignored):
                 continue
             yield entry
@@ -153,7 +148,6 @@ def entries_in_reach(
             if type(value) not in _NOTHING_MORE and id(value) not in seen:
                 seen.add(id(value))
                 following += _entries_of(value, names)
-        left -= len(found)
         found = following
 
 

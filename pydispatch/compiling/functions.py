@@ -435,7 +435,7 @@ def _as_positions(name: str, given: Any, f: Callable[..., Any]) -> tuple[int, ..
         return ()
     if not all(isinstance(position, int) and not isinstance(position, bool) for position in positions):
         raise DispatchTypeError(f"compile: {name} is {given!r}, expected positions of arguments\nwrite {name}=(0, 2)")
-    parameters = simple_parameters(f) if positions else None
+    parameters = simple_parameters(f)
     if parameters is not None and not all(-len(parameters) <= position < len(parameters) for position in positions):
         raise DispatchTypeError(f"compile: {name} is {given!r}, but f has the parameters {', '.join(parameters)}\n"
                                 "count positions from 0, or from the end, with -1 for the last one")

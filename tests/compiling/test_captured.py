@@ -302,6 +302,15 @@ def test_many_captured_values_are_compared_by_python():
     np.testing.assert_array_equal(compiled(X), X * sum(held))
 
 
+def test_the_last_of_many_captured_values_is_seen():
+    held = [1.0] * 10_000
+    compiled = compile(lambda x: x * sum(held))
+    np.testing.assert_array_equal(compiled(X), X * 10_000)
+    held[-1] = 0.0
+    np.testing.assert_array_equal(compiled(X), X * 9_999)
+    assert len(compiled.variants) == 2
+
+
 def test_equal_values_share_a_plan():
     held = {"w": np.ones(3), "n": 2}
     compiled = compile(lambda x: x * held["w"] * held["n"])
